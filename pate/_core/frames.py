@@ -7,6 +7,7 @@ None of those libraries is imported unless something of theirs is given.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -198,3 +199,44 @@ def _not_yet(name: str, X: Any, remedy: str) -> InvalidInputError:
 
 def _neither(name: str, kind: Any) -> InvalidInputError:
     return InvalidInputError(f"column {name!r} holds {kind} values, which are neither numbers nor text. {_DATES}")
+
+
+# Texts in CSV files that a spreadsheet would run as formulas.
+
+#: A spreadsheet reads a cell that starts with one of these as a formula, or drops it and reads the next character.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def guarded_cell(cell: Any) -> Any:
+    """Return a cell that no spreadsheet runs: an apostrophe goes before a text that would be a formula.
+
+    Numbers stay. One more goes before apostrophes that stand before such a text, so that :func:`unguarded_cell` gives
+    every text back.
+    """
+    return f"'{cell}" if isinstance(cell, str) and _would_run(cell) else cell
+
+
+def unguarded_cell(text: str) -> str:
+    """Return a text of a CSV file without the apostrophe that :func:`guarded_cell` put before it."""
+    return text[1:] if text.startswith("'") and _would_run(text) else text
+
+
+def _would_run(text: str) -> bool:
+    return text.lstrip("'").startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(text.lstrip("'"))
+
+
+def guarded(frame: Any) -> Any:
+    """Return a DataFrame with the texts in its columns and their names as :func:`guarded_cell` has them."""
+    import pandas as pd
+
+    made = {
+        name: frame[name]
+        if pd.api.types.is_numeric_dtype(frame[name].dtype)
+        # As objects: class 5 stays 5 beside a missing one.
+        else pd.Series([*map(guarded_cell, frame[name].tolist())], dtype=object, index=frame.index)
+        for name in frame.columns
+    }
+    found = pd.DataFrame(made, index=frame.index)
+    found.columns = [guarded_cell(name) for name in frame.columns]
+    return found

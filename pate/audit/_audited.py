@@ -455,8 +455,8 @@ def _closed_form(statement: PrivacyStatement, rounds: Sequence[GaussianSum], of_
 # Replay of a job on its own private table: same recipe, neighbouring records, nothing released.
 
 #: Arguments of a job that say how tables are read, and how a private one is.
-_READING = ("id", "only_common", "sep", "encoding", "decimal", "sheet", "dates")
-_ALONE = ("id", "sep", "encoding", "decimal", "sheet")
+_READING = ("id", "only_common", "sep", "encoding", "decimal", "thousands", "sheet", "dates")
+_ALONE = ("id", "sep", "encoding", "decimal", "thousands", "sheet")
 #: Arguments that a replay overrides: nothing outside is written, and everything runs in this process.
 _OWN = {"ledger": None, "new_ledger": False, "verbose": False, "force": True}
 #: ... where the target is no number, and where there are public rows.
@@ -534,7 +534,7 @@ def audit_job(
         table, held = tables.private, {**held, **_OWN_PUBLIC, "text": texts}
     names, y = list(table.X.columns), table.y
     if bounds is not None:  # numbers move from one end of their range to the other
-        y, classes = read_target(y, decimal=table.format.decimal), check_bounds(bounds)
+        y, classes = read_target(y, written=table.format), check_bounds(bounds)
     # Columns of the table must not be overwritten.
     label, owner = (_free_name(word, names) for word in ("target", "group"))
     held["target"] = label

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -196,7 +197,7 @@ def _budget_backend(path: Path, new: float | None, delta: float, file: Path, vot
     if found is not None:
         raise InvalidInputError(
             f"{file} holds the votes of the ledger {str(found)!r}. Another ledger would grant its whole budget once "
-            f"more. Pass --ledger {str(found)!r} without --new-ledger."
+            f"more. Pass --ledger {shlex.quote(str(found))} without --new-ledger."
         )
     book = Ledger(path, total=Budget(new, delta), currency="renyi")
     book.register(

@@ -7,6 +7,7 @@ everywhere.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import inspect
@@ -80,6 +81,7 @@ pate statement labels.statement.json
 pate statement labels.statement.json --ledger patients.csv.ledger.sqlite --out page.html
 pate statement --new-catalogue de.toml
 pate statement labels.statement.json --catalogue de.toml --out seite.html
+pate verify labels.csv labels.statement.json
 pate verify labels.csv labels.pate labels.statement.* --ledger patients.csv.ledger.sqlite
 pate verify labels.statement.json --ledger copy.sqlite --head 3f6c...
 pate ledger begin patients.csv.ledger.sqlite --epsilon 3 --delta 1e-6
@@ -124,7 +126,8 @@ _NOTHING = {
 }
 #: A sentence that says what to write in Python instead.
 _PYTHON_CALL = r" [A-Z][^.:;?()]*\b[A-Za-z]+\([^()]*\)(?:[^.()]|\([^()]*\))*\.$"
-_VALUE = r"\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[^\s,;:()]*[^\s,;:().]"
+_QUOTED = r"'[^']*'"
+_VALUE = r"\[[^\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s,;:()]*[^\s,;:().]"
 
 
 def in_own_words(text: str, options: Mapping[str, str]) -> str:
@@ -145,7 +148,7 @@ def _translated(text: str, options: Mapping[str, str]) -> str:
         option = options[name]
         word, flag = re.escape(name), re.escape(option)
         # What is given both for Python and as an option is said once: force=True (--force), groups (--group).
-        text = re.sub(rf"(?<![\w-]){word}(=({_VALUE})?)? \(({flag}( [^)]*)?)\)", r"\3", text)
+        text = re.sub(rf"(?<![\w-]){word}(=({_VALUE})?)? \(({flag}( ({_QUOTED}|[^)])*)?)\)", r"\3", text)
         text = re.sub(rf"(?<![\w-]){word}=True\b", option, text)
         text = re.sub(rf"(?<![\w-]){word}=(?=[\s,;]|\.?$|\.\s)", option, text)
         text = re.sub(rf"(?<![\w-]){word}=({_VALUE})", lambda m, o=option: f"{o} {_bare(m[1])}", text)  # type: ignore[misc]
@@ -159,8 +162,12 @@ def _translated(text: str, options: Mapping[str, str]) -> str:
 
 
 def _bare(value: str) -> str:
-    inner = value.strip("'\"")
-    return value if not inner or " " in inner else inner
+    """Return a value as it would be typed."""
+    try:
+        text = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        text = None
+    return shlex.quote(text) if isinstance(text, str) else value
 
 
 # What a command says.
@@ -266,6 +273,11 @@ def logged(on: bool) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+
+
+def to_predict(model: Path) -> str:
+    """Return the command that asks a model, as a shell takes it."""
+    return f"pate predict ROWS.csv --model {shlex.quote(str(model))} --out predictions.csv"
 
 
 def confirmed(question: str, *, patiently: bool = False) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import typing
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -142,6 +143,7 @@ class SiteOptions:
     sep: str | None = _as_label("sep")
     encoding: str | None = _as_label("encoding")
     decimal: str | None = o.setting("Decimal sign of a CSV file: . or ,", o.TABLES)
+    thousands: str | None = o.setting("Between thousands of a CSV file: , . apostrophe or space", o.TABLES)
     sheet: str | None = _as_label("sheet")
     size: o.Size | None = o.setting("Size of all images, as the public ones have it.", o.IMAGES, **o.AS_SIZE)
     color: Literal["grey", "rgb"] | None = o.setting("Colour of all images, as the public ones have it.", o.IMAGES)
@@ -194,7 +196,7 @@ class SiteOptions:
 
 
 #: How the private data are written, as ``SiteRecords.of_file`` takes it.
-_WRITTEN = ("target", "group", "id", "drop", "sep", "encoding", "decimal", "sheet", "size", "color")
+_WRITTEN = ("target", "group", "id", "drop", "sep", "encoding", "decimal", "thousands", "sheet", "size", "color")
 
 
 def _site_of(options: SiteOptions) -> Any:
@@ -290,7 +292,7 @@ def site(context: typer.Context, options: SiteOptions) -> None:
     answer(
         f"{one.name} ended after {one.n_ended} run{'s' * (one.n_ended != 1)}. What leaves in a run: secret shares of "
         f"its sums with its own noise in them. {left.fraction_left:.1%} of its budget is left (pate ledger show "
-        f"{one.ledger.path})."
+        f"{shlex.quote(str(one.ledger.path))})."
     )
 
 
@@ -311,6 +313,7 @@ class AskOptions:
     sep: str | None = _as_label("sep")
     encoding: str | None = _as_label("encoding")
     decimal: Literal[".", ","] | None = _as_label("decimal")
+    thousands: o.Thousands = None
     dates: Literal["auto", "day-first", "month-first", "text"] = _as_label("dates")
     sheet: str | None = _as_label("sheet")
     size: o.Size | None = _as_label("size")
@@ -347,7 +350,7 @@ class AskOptions:
 
     out: Path = _as_label("out")
     proba: bool = _as_label("proba")
-    safe_csv: bool = _as_label("safe_csv")
+    raw_csv: bool = _as_label("raw_csv")
     folder: Path | None = o.setting(
         "Where the released noisy sums are stored, so that the same ask again is free; default: "
         "PUBLIC.federation, beside it.",
@@ -410,7 +413,7 @@ class AskOptions:
 
 
 #: How public rows are written.
-_TABLE = ("id", "drop", "text", "sep", "encoding", "decimal", "dates", "sheet")
+_TABLE = ("id", "drop", "text", "sep", "encoding", "decimal", "thousands", "dates", "sheet")
 _IMAGES = ("size", "resize", "color")
 
 
@@ -442,7 +445,7 @@ def ask(context: typer.Context, options: AskOptions) -> None:
     except KeyboardInterrupt as stop:  # that it may be taken up again is not true of sites
         told = " ".join(getattr(stop, "__notes__", ())) or "No site was charged by this command."
         raise FederationError(f"interrupted. {told}") from None
-    paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
+    paths = job.write(release, options.out, proba=options.proba, raw_csv=options.raw_csv)
     answer(f"Labels of {release.n_queries} public rows. {release.statement.headline}")
     answer_quality(release.statement)
     answer("Wrote " + ", ".join(map(str, paths)))

@@ -7,6 +7,7 @@ help, group, allowed words and default stand here and nowhere else.
 from __future__ import annotations
 
 import inspect
+import shlex
 import shutil
 from dataclasses import MISSING, dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from pate.cli._app import (
     say,
     say_json,
     show_progress,
+    to_predict,
     was_given,
 )
 from pate.exceptions import InvalidInputError
@@ -41,23 +43,27 @@ def predict(
     sep: str | None = o.setting(
         "What separates the cells of a CSV file: one character, or tab; default: as its header line shows.", o.TABLES
     ),
-    encoding: str | None = o.setting("Encoding of a CSV file, such as cp1252; default: UTF-8.", o.TABLES),
+    encoding: str | None = o.setting(
+        "Encoding of a CSV file; default: UTF-8 if it is, else as the model's own table was.", o.TABLES
+    ),
     decimal: Literal[".", ","] | None = o.setting(
         "Decimal sign of a CSV file; default: that of the model's own public table.", o.TABLES
     ),
+    thousands: o.Thousands = None,
     sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES),
     resize: bool = o.setting("Bring images to the model's size and colour.", o.IMAGES, default=False),
     proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False),
-    safe_csv: bool = o.setting(
-        "Put an apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT, default=False
+    raw_csv: bool = o.setting(
+        "No apostrophe before texts that a spreadsheet would run as a formula.", o.OUTPUT, default=False
     ),
 ) -> None:
     """Predict the classes of rows by a released model; this spends no budget."""
     from pate.jobs import predict_file
 
     done = predict_file(
-        model, rows, out, id=id, proba=proba, sep=sep, encoding=encoding, decimal=decimal, sheet=sheet, resize=resize,
-        safe_csv=safe_csv,
+        model, rows, out, id=id, proba=proba, sep=sep, encoding=encoding, decimal=decimal, thousands=thousands,
+        sheet=sheet, resize=resize,
+        raw_csv=raw_csv,
     )  # fmt: skip
     if done.left_out:
         say(f"Columns left out, as the model does not use them: {', '.join(done.left_out)}")
@@ -219,6 +225,7 @@ class LabelOptions:
     decimal: Literal[".", ","] | None = o.setting(
         "Decimal sign of the CSV files; default: as in the public one.", o.TABLES, rare=True
     )
+    thousands: o.Thousands = None
     dates: Literal["auto", "day-first", "month-first", "text"] = o.setting(
         "Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.",
         o.TABLES,
@@ -369,8 +376,8 @@ class LabelOptions:
         "CSV file to write; must not exist. Missing folders are made.", o.OUTPUT, default=MISSING, argument=None
     )
     proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False, argument=None)
-    safe_csv: bool = o.setting(
-        "Put an apostrophe before cells that a spreadsheet would run as a formula.",
+    raw_csv: bool = o.setting(
+        "No apostrophe before texts that a spreadsheet would run as a formula (pate reads them without it).",
         o.OUTPUT,
         default=False,
         argument=None,
@@ -569,7 +576,8 @@ def _ranges(pairs: list[str] | None, path: Path | None) -> Any:
             found[name] = None
         if colon and found[name] is not None and found[name][0] >= found[name][1]:
             raise InvalidInputError(
-                f"--range must have the lower number first, got {pair[:60]!r}. Say --range {name}=LOW:HIGH."
+                f"--range must have the lower number first, got {pair[:60]!r}. Say --range "
+                f"{shlex.quote(name)}=LOW:HIGH."
             )
         if found[name] is None:
             found[name] = list(o.Names.of([values]))
@@ -613,12 +621,27 @@ def what_is_stated(pairs: list[str] | None, **named: str | None) -> dict[str, st
 _DECLINED = 1
 
 
+def agreed(plan: Any, messages: tuple[Any, ...]) -> bool:
+    """Say what a plan spends, and ask the person at the terminal, if one sits there and it is not paid for."""
+    if plan.is_paid or not is_interactive():
+        return True
+    from pate.privacy.convert import format_up
+
+    for one in messages:
+        if one.quoting:  # private values: for a terminal alone
+            complain(one.quoting, "yellow")
+    spent = f"This spends epsilon {format_up(plan.guarantee.epsilon)}, which cannot be undone. {plan.total}".strip()
+    if confirmed(f"{spent}\n{'See the warnings above. ' if messages else ''}Go on?"):
+        return True
+    complain("Nothing was spent. --plan shows the plan alone; pate plan says what other settings give.", "yellow")
+    return False
+
+
 @o.takes_options(LabelOptions)
 def label(context: typer.Context, options: LabelOptions) -> None:
     """Label public rows by what private records show, within a privacy budget."""
     _check_way_in(context, options)
     from pate.jobs import check_new_files, check_proba
-    from pate.privacy.convert import format_up
 
     check_new_files(options.out, model=not options.no_model)
     arguments = options.arguments()
@@ -638,21 +661,12 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         return
     if manner.quiet and job.plan.caution and not job.plan.is_paid:  # else the plan says it
         complain(f"warning: {in_own_words(job.plan.caution, manner.options)} See pate label --plan.", "yellow")
-    if not (options.yes or job.plan.is_paid) and is_interactive():
-        for one in messages:
-            if one.quoting:  # private values: for a terminal alone
-                complain(one.quoting, "yellow")
-        above = " See the warnings above." if messages else ""
-        spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of the total budget of these private data"
-        if not confirmed(f"This spends {spent}; it cannot be undone.{above} Go on?"):
-            complain(
-                "Nothing was spent. --plan shows the plan alone; pate plan says what other settings give.", "yellow"
-            )
-            if new:  # maps of public rows alone: no later run uses them
-                shutil.rmtree(stored, ignore_errors=True)
-            raise typer.Exit(_DECLINED)
+    if not (options.yes or agreed(job.plan, messages)):
+        if new:  # maps of public rows alone: no later run uses them
+            shutil.rmtree(stored, ignore_errors=True)
+        raise typer.Exit(_DECLINED)
     release = job.run()
-    paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
+    paths = job.write(release, options.out, proba=options.proba, raw_csv=options.raw_csv)
     n_answered = getattr(release, "n_answered", release.n_queries)
     answered = f"{n_answered} of {release.n_queries} questions answered."
     if options.numeric:
@@ -668,7 +682,7 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         model = options.out.with_name(options.out.stem + ".pate")
         job.model(release).save(model)
         paths.append(model)
-        answer(f"Wrote {model}, the model: pate predict ROWS.csv --model {model} --out predictions.csv")
+        answer(f"Wrote {model}, the model: {to_predict(model)}")
     if options.way != "votes":
         job.finish()
     done = {"answered": n_answered, "queries": release.n_queries}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,7 +114,7 @@ def begin(
     say_json({"file": file, "total": {"epsilon": epsilon, "delta": delta}})
     answer(
         f"Began {file}: all releases together may cost epsilon {epsilon:g} at delta {delta:g}. Name it with every one "
-        f"(--ledger {file}); --epsilon is then what that release may take of it."
+        f"(--ledger {shlex.quote(str(file))}); --epsilon is then what that release may take of it."
     )
 
 
@@ -132,9 +134,24 @@ def say_verified(ledger: Path, files: list[Path], head: str | None) -> None:
     found = verify_ledger(ledger, head=head, files=files)
     say_json({"ok": found.as_released, **dataclasses.asdict(found)})
     answer("\n".join(_plain(line) for line in str(found).splitlines()))
-    if not found.as_released:
-        changed = not found.ok or any(one.status == "changed" for one in found.files)
-        raise typer.Exit(_CHANGED if changed else _UNKNOWN)
+    _end(found.files, whole=found.ok)
+
+
+def say_stated(files: list[Path]) -> None:
+    """Say whether files are as the statement among them says, and end likewise."""
+    from pate.release.statement.files import ONLY_LEDGER, check_files
+
+    found = check_files(files)
+    say_json({"ok": all(one.ok for one in found), "files": list(map(dataclasses.asdict, found)), "note": ONLY_LEDGER})
+    answer("\n".join([*(_plain(one) for one in found), ONLY_LEDGER]))
+    _end(found)
+
+
+def _end(files: Iterable[Any], *, whole: bool = True) -> None:
+    if not whole or any(one.status == "changed" for one in files):
+        raise typer.Exit(_CHANGED)
+    if not all(one.ok for one in files):
+        raise typer.Exit(_UNKNOWN)
 
 
 def bind(
@@ -150,12 +167,12 @@ def bind(
 def export(
     file: File,
     out: Annotated[Path, typer.Argument(help="A new .csv or .jsonl file.", show_default=False)],
-    escape_formulas: Annotated[bool, typer.Option(help="Make texts harmless that a spreadsheet would run.")] = False,
+    raw_csv: Annotated[bool, typer.Option(help="No apostrophe before texts that a spreadsheet would run.")] = False,
 ) -> None:
     """Write every label and noisy sum that was paid for to a file."""
     ledger = _open(file)
     n_sums = sum(row["n_answers"] for row in ledger.show() if row["kind"] in _BALLOTS)
-    n = ledger.export(out, escape_formulas=escape_formulas)
+    n = ledger.export(out, raw_csv=raw_csv)
     say_json({"answers": n, "labels": n - n_sums, "ballot_sums": n_sums, "file": out})
     answer(f"Wrote {n - n_sums} answers{f' and {n_sums} noisy sums of ballots' * bool(n_sums)} to {out}")
     if n_sums:

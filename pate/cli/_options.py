@@ -387,6 +387,15 @@ VoteKind = Annotated[
 ]  # fmt: skip
 VoteKey = Annotated[str | None, option("Which array of an .npz, where it has several.", VOTES, rare=True)]
 
+Thousands = Annotated[
+    Literal[",", ".", "apostrophe", "space"] | None,
+    option(
+        "What stands between thousands in CSV files, as in 5,993; default: as in the public one, or nothing.",
+        TABLES,
+        rare=True,
+    ),
+]
+
 # Of named data sets.
 
 

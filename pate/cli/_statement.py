@@ -9,7 +9,10 @@ import typer
 
 from pate.cli import _options as o
 from pate.cli._app import answer, say_json
-from pate.cli._ledger import Head, say_verified
+from pate.cli._ledger import Head, say_stated, say_verified
+from pate.exceptions import InvalidInputError
+
+_HEAD_ALONE = "--head is compared with a ledger, and --ledger is missing. Name it, or leave --head out."
 
 # ``pate verify``: whether files are the ones that were released.
 
@@ -19,17 +22,24 @@ def verify(
         list[Path],
         typer.Argument(help="Labels, statement, page, model: under any name they have now.", show_default=False),
     ],
-    ledger: Path = o.setting(
-        "Ledger that charged the release, with its key file beside it.", o.PRIVACY, default=o.MISSING
+    ledger: Path | None = o.setting(
+        "Ledger that charged the release, with its key file beside it; without it files are compared with the "
+        "statement among them.",
+        o.PRIVACY,
     ),
     head: Head = None,
 ) -> None:
-    """Check whether files are as released, changed or unknown; exit code 0 if all are as released.
+    """Check whether files are as released, changed or unknown; exit code 0 if all are as released, or as stated.
 
-    1: a file was changed, or the ledger. 3: nothing was changed, but the ledger does not know a file. Without the key
-    file only what a head noted earlier (--head) covers is proved.
+    1: a file was changed, or the ledger. 3: nothing was changed, but the ledger (without one: the statement) does not
+    know a file. Without the key file only what a head noted earlier (--head) covers is proved.
     """
-    say_verified(ledger, files, head)
+    if ledger is not None:
+        say_verified(ledger, files, head)
+    elif head is None:
+        say_stated(files)
+    else:
+        raise InvalidInputError(_HEAD_ALONE)
 
 
 def statement(
@@ -44,7 +54,6 @@ def statement(
     new_catalogue: Path | None = o.setting("Write the English words to this .toml file, to be translated.", o.OUTPUT),
 ) -> None:
     """Check a privacy statement's JSON and print it as a readable page."""
-    from pate.exceptions import InvalidInputError
     from pate.release.statement.catalogue import new_catalogue as write_catalogue
     from pate.release.statement.files import check_against_ledger, read_statement, render_statement
 
@@ -57,9 +66,7 @@ def statement(
         say_json({"catalogue": new_catalogue})
         return
     if head is not None and ledger is None:
-        raise InvalidInputError(
-            "--head is compared with a ledger, and --ledger is missing. Name it, or leave --head out."
-        )
+        raise InvalidInputError(_HEAD_ALONE)
     held = read_statement(file)
     if ledger is not None:
         check_against_ledger(held, ledger, head=head)

@@ -10,16 +10,14 @@ import typer
 from pate.cli import _options as o
 from pate.cli._app import (
     answer,
-    complain,
-    confirmed,
     in_own_words,
-    is_interactive,
     manner,
     say,
     say_json,
     show_progress,
+    to_predict,
 )
-from pate.cli._label import target_range
+from pate.cli._label import agreed, target_range
 from pate.exceptions import InvalidInputError
 
 _DECLINED = 1
@@ -77,6 +75,7 @@ def train(
     ),
     encoding: str | None = o.setting("Encoding of a CSV file, such as cp1252; default: UTF-8.", o.TABLES),
     decimal: Literal[".", ","] | None = o.setting("Decimal sign of a CSV file; default: a point.", o.TABLES),
+    thousands: o.Thousands = None,
     sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES),
     ledger: Path | None = o.setting(
         "Ledger of all releases from this private data; default: PRIVATE.ledger.sqlite, beside it.", o.PRIVACY
@@ -96,7 +95,6 @@ def train(
     from pate.jobs import LabelJob, NumberTrainingJob, check_new_files
     from pate.models.file import check_model_path
     from pate.privacy.budget import Budget
-    from pate.privacy.convert import format_up
 
     _check_target(numeric, classes, range)
     check_model_path(model, name="--model")
@@ -119,6 +117,7 @@ def train(
         "sep": sep,
         "encoding": encoding,
         "decimal": decimal,
+        "thousands": thousands,
         "sheet": sheet,
     }
     job: Any
@@ -135,15 +134,8 @@ def train(
     if plan:
         say_json(planned)
         return
-    if not (yes or job.plan.is_paid) and is_interactive():
-        for one in messages:
-            if one.quoting:  # private values: for a terminal alone
-                complain(one.quoting, "yellow")
-        above = " See the warnings above." if messages else ""
-        spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of the total budget of these private data"
-        if not confirmed(f"This spends {spent}; it cannot be undone.{above} Go on?"):
-            complain("Nothing was spent.", "yellow")
-            raise typer.Exit(_DECLINED)
+    if not (yes or agreed(job.plan, messages)):
+        raise typer.Exit(_DECLINED)
     release = job.run()
     statement = release.statement_ if numeric else release.statement
     written = job.write(release, model)
@@ -157,5 +149,5 @@ def train(
         written.append(job.write_rows(release, keep_rows))
         answer(f"{keep_rows.name} holds {release.n_queries} synthetic rows with the model's labels: nobody's records.")
     job.finish()
-    answer("Wrote " + ", ".join(map(str, written)) + f"; pate predict ROWS.csv --model {model} --out predictions.csv")
+    answer("Wrote " + ", ".join(map(str, written)) + f"; {to_predict(model)}")
     say_json({**planned, "statement": statement.to_dict(), "files": written})

@@ -71,10 +71,15 @@ from ._columns import (
     order_key as order_key,
 )
 from ._files._arrow import beside as beside, file_of as file_of
-from ._files._csv import TableFormat as TableFormat, read_header as read_header
+from ._files._csv import (
+    THOUSANDS as THOUSANDS,
+    TableFormat as TableFormat,
+    own_encoding as own_encoding,
+    read_header as read_header,
+)
 from ._files._npz import BROKEN as BROKEN, read_npy as read_npy, read_npz as read_npz
 from ._files._opened import is_table as is_table
-from ._files.tables import TARGET as TARGET
+from ._files.tables import TARGET as TARGET, without_empty as without_empty
 from ._named.datasets import (
     check_dataset as check_dataset,
     check_numeric as check_numeric,

@@ -400,12 +400,23 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Seq
         if tidy[name].dtype == object:
             odd += joined_texts(repr(name), X[name].tolist())
         if n_odd:
-            odd.append(odd_cells(name, tidy[name], n_odd))
+            marks = f" ({THOUSANDS_UNSAID})" if kinds.get(name) == "numeric" and have_groups(X[name].tolist()) else ""
+            odd.append(odd_cells(name, tidy[name], n_odd) + marks)
         elif name in kinds and name not in text and kinds[name] == "text" and numbers_alone(tidy[name].dropna()):
             odd.append(f"{name!r} holds numbers alone, where the public rows have text: is it another column? (text=)")
     if odd:
         warn_curator(file, odd)
     return pd.DataFrame(tidy, index=X.index)
+
+
+_GROUPS = re.compile(r"\s*[+-]?[1-9][0-9]{0,2}(?:[., '\u2019\u00a0\u202f][0-9]{3})+(?:[.,][0-9]*)?\s*")
+#: What the curator is told of such cells.
+THOUSANDS_UNSAID = "some look like 5,993: what stands between thousands must be said, thousands= (--thousands)"
+
+
+def have_groups(cells: Iterable[Any]) -> bool:
+    """Whether a text among cells looks like a number with marks between thousands: **private** where they are."""
+    return any(isinstance(cell, str) and _GROUPS.fullmatch(cell) for cell in cells)
 
 
 def column_like(name: Any, column: pd.Series, kind: str) -> tuple[pd.Series, int]:

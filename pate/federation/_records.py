@@ -313,7 +313,9 @@ def _of_table(path: str | os.PathLike[str], how: dict[str, Any]) -> _Read:
     def rows(door: InputSpec) -> Any:
         like = door
         if door.kind == "array":
-            like = InputSpec(kind="table", n_features=len(columns), columns=columns, decimal=door.decimal)
+            like = InputSpec(
+                kind="table", n_features=len(columns), columns=columns, decimal=door.decimal, thousands=door.thousands
+            )
         found, _ = columns_like(door, read_table(path, like=table_like(like), **how).X, file_of(path).name)
         return found if door.kind == "texts" else _rows_like(door, found)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pate._core.checks import as_names
 from pate._core.curator import CuratorMessage, warn_curator
@@ -19,8 +21,8 @@ from pate.estimators import (
     registration_of_numbers,
 )
 from pate.exceptions import InvalidInputError
-from pate.jobs._plan import ModelPlan
-from pate.jobs._reading import Sources, in_planes, read_sources
+from pate.jobs._plan import ModelPlan, about_total
+from pate.jobs._reading import Sources, about_thousands, in_planes, read_sources
 from pate.jobs._request import LabelSettings, check_absent, check_ledger, check_places, open_ledger
 from pate.jobs._student import input_spec_of
 from pate.jobs._writing import as_csv, check_proba, new_paths, statement_files, write_files
@@ -102,7 +104,7 @@ class NumberPlan(ModelPlan):
             ("values", f"all {self.n_public} public rows, with 90% intervals"),
             ("measures", "mean absolute error and R2, on the held-out units"),
             ("expects", self.doubt),
-            ("will spend", self._spends()),
+            *self._price(),
         ]  # fmt: skip
 
 
@@ -140,7 +142,7 @@ class NumberJob:
     target_range : (float, float)
         Two numbers that they lie between, from public knowledge; see :class:`pate.PATERegressor`.
     budget : Budget
-    group, drop, text, id, only_common, sep, encoding, decimal, sheet, dates, overlap_is_public
+    group, drop, text, id, only_common, sep, encoding, decimal, thousands, sheet, dates, overlap_is_public
         As of :class:`pate.jobs.LabelJob`.
     ledger, accounting_unit, new_ledger, random_state, noise_seed, tuning, stated, force, keep_model, verbose
         As of :class:`pate.jobs.LabelJob`.
@@ -199,6 +201,7 @@ class NumberJob:
         sep: str | None = None,
         encoding: str | None = None,
         decimal: str | None = None,
+        thousands: str | None = None,
         sheet: str | None = None,
         dates: str = "auto",
         overlap_is_public: bool = False,
@@ -213,7 +216,9 @@ class NumberJob:
         keep_model: bool = True,
         verbose: bool = False,
     ) -> None:
-        written: dict[str, Any] = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
+        written: dict[str, Any] = {
+            "sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands, "sheet": sheet,
+        }  # fmt: skip
         target, *more = self._begin(private, public, target, target_range, id, overlap_is_public, written)
         self._settings = settings = LabelSettings(
             private, public, budget=budget, target=target, group=group, drop=(*as_names("drop", drop), *more),
@@ -237,7 +242,9 @@ class NumberJob:
     def _read(self, source: Sources) -> tuple[Sources, Any]:
         """Return what was read, and the target of all records."""
         _check_table(source)
-        return source, read_target(source.y, decimal=source.of_target)
+        values = read_target(source.y, written=source.of_target)
+        told = about_thousands(source.y[np.isnan(values)])
+        return replace(source, messages=(*source.messages, *told)), values
 
     def _planner(self) -> Callable[..., RegressionPlan]:
         """Return what chooses the rounds."""
@@ -285,6 +292,9 @@ class NumberJob:
             "mechanisms": rounds.mechanisms,
             "guarantee": rounds.guarantee,
             "is_paid": rounds.stored,
+            "total": ""
+            if rounds.stored
+            else about_total(self._ledger, rounds.charge, self._private, rounds.terms.budget),
             "doubt": rounds.numbers.doubt or "",
             "caution": rounds.numbers.doubt or "",
             "total_if_short": rounds.total_if_short,
@@ -323,7 +333,7 @@ class NumberJob:
         return release
 
     def write(
-        self, release: Any, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
+        self, release: Any, out: str | os.PathLike[str], *, proba: bool = False, raw_csv: bool = False
     ) -> list[Path]:
         """Write what was released of all public rows, and the statement beside it.
 
@@ -336,14 +346,14 @@ class NumberJob:
             ``high``, the ends of a 90% interval. The statement goes beside it, as for a job of labels.
         proba : bool
             Must be False: there are no classes.
-        safe_csv : bool
+        raw_csv : bool
             As of :meth:`pate.jobs.LabelJob.write`.
         """
         if proba:
             check_proba(self.plan)
         source, paths = self._source, new_paths(out)
         frame = release.to_frame()
-        content = as_csv(frame, names=source.names, ids=source.ids, id_name=source.id_name, safe_csv=safe_csv)
+        content = as_csv(frame, names=source.names, ids=source.ids, id_name=source.id_name, raw_csv=raw_csv)
         statement = release.statement.of_file(paths[0].name, content)
         write_files({**statement_files(paths, statement), paths[0]: content}, statement, self._ledger)
         self._statement = statement

@@ -3,19 +3,57 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pate.data import file_of
+from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum, Mechanism
 from pate.models.recipes import Recipe
 from pate.privacy.budget import Budget
+from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.release import SHARE, Quote, counted
 from pate.release.statement.fields import TierGuarantee
+
+
+def about_total(ledger: Ledger | None, cost: Charge, records: Any, budget: Budget) -> str:
+    """Say what a release takes of the total of these records, before it is charged; "" where no ledger counts it.
+
+    ``records`` is the path that the ledger is of, ``budget`` the total if this is the first charge. Shares are of the
+    ledger's limit in its accounting unit: epsilons do not add up to their total.
+    """
+    if ledger is None or cost == Charge.zero():
+        return ""
+    before, name = ledger.remaining(default_total=budget), file_of(records).name
+    terms = None if before.opening is None else before.opening.terms_for(cost)
+    if before.opening is None or terms is None or before.total is None:
+        return ""
+    price = terms.currency.price(cost)
+    prices = (*before.prices, price)
+    after = replace(before, opening=replace(before.opening, terms=terms), prices=prices)
+    if ledger.total is None:
+        takes = "all" if after.fraction_left < _NOTHING else f"{100 * price / terms.limit:.3g}%"
+        begin = shlex.join(["pate", "ledger", "begin", str(ledger.path), "--epsilon", "TOTAL", "--delta"])
+        return (
+            f"This is the first release from {name}: it sets their total to epsilon {budget.epsilon:g} for good, and "
+            f"spends {takes} of it. For a larger total: {begin} {budget.delta:g}"
+        )
+    more = f"{100 * after.fraction_left:.3g}%, one more release of up to epsilon {after.epsilon_left:.3g}"
+    rest = "nothing of use" if after.fraction_left < _NOTHING else more
+    return (
+        f"Of the total of {name}, epsilon {before.total.epsilon:g}, {100 - 100 * before.fraction_left:.3g}% is spent; "
+        f"this takes {100 * price / terms.limit:.3g}% and leaves {rest}."
+    )
+
+
+#: So little of a limit buys nothing.
+_NOTHING = 5e-4
 
 
 def measures_line(counts: Sequence[GaussianSum], n_units: int) -> tuple[str, str]:
@@ -37,6 +75,15 @@ class JobPlan:
     odd: tuple[str, ...] = ()
     #: A warning where labels may be of little use, or nobody knows: what ``pate label --quiet`` prints in any case.
     caution: ClassVar[str] = ""
+    #: What this takes of the total of all releases, see :func:`about_total`.
+    total: str = ""
+
+    def _spends(self) -> str:
+        raise NotImplementedError
+
+    def _price(self) -> list[tuple[str, str]]:
+        """Return the last lines of every plan."""
+        return [("will spend", self._spends()), ("total", self.total)]
 
     def text(self, *, brief: bool = False) -> str:
         """Return the plan line by line; ``brief``: of columns only the odd ones, and no reasons."""
@@ -132,6 +179,9 @@ class VotePlan(JobPlan):
         """The most that will be spent."""
         return self.quote.guarantee
 
+    def _spends(self) -> str:
+        return f"{self.quote.guarantee} for {self.quote.n_queries} new questions"
+
     def lines(self) -> list[tuple[str, str]]:
         """Return what will be done, each with its name."""
         return [
@@ -139,7 +189,7 @@ class VotePlan(JobPlan):
             ("noise", self._noise()),
             ("questions", self._questions()),
             ("expects", self.expectation),
-            ("spends", str(self.quote.guarantee)),
+            *self._price(),
         ]
 
 
@@ -228,7 +278,7 @@ class LabelPlan(VotePlan):
             measures_line(self.counts, self.n_units),
             ("expects", self.expectation),
             ("budget", f"buys {self.affordable:,} answers at this noise"),
-            ("will spend", f"{self.quote.guarantee} for {self.quote.n_queries} new questions"),
+            *self._price(),
         ]
 
 
@@ -338,7 +388,7 @@ class BallotPlan(ModelPlan):
             measures_line(self.mechanisms[len(self.recipe.rounds) :], self.weight or self.n_units),
             ("expects", self.expectation),
             ("instead", self.instead),
-            ("will spend", self._spends()),
+            *self._price(),
         ]
 
     def _multipliers(self) -> str:
@@ -406,7 +456,7 @@ class SyntheticRowsPlan(ModelPlan):
             ("noise", "Gaussian, in multiples of what one unit may change, of counts, moment and all votes as one: "
                       + counted(m.noise_multiplier for m in self.mechanisms)),
             ("labels", "none, as there are no public rows: the model and its statement are what is written"),
-            ("will spend", self._spends()),
+            *self._price(),
         ]  # fmt: skip
 
 
@@ -494,5 +544,5 @@ class GradientPlan(ModelPlan):
             ("ledger", f"has paid for {again}; their results are not given again, and this run is charged in full")
             if again
             else ("ledger", ""),
-            ("will spend", self._spends()),
+            *self._price(),
         ]

@@ -18,6 +18,7 @@ from pate.data import (
     Column,
     ColumnUse,
     ImageFolder,
+    TableFormat,
     TablePair,
     about_owners,
     as_label,
@@ -30,7 +31,9 @@ from pate.data import (
     read_both,
     read_images,
     read_table,
+    without_empty,
 )
+from pate.data._columns import THOUSANDS_UNSAID, have_groups
 from pate.data.schema import declared_by_name
 from pate.exceptions import CheckpointWarning, InvalidInputError, PrivacyLeakWarning
 from pate.jobs._request import LabelSettings, check_id
@@ -92,6 +95,14 @@ def _as_class(value: Any, known: frozenset[Any], by_text: dict[str, Any], by_num
     return by_text[text] if text in by_text else by_number.get(as_number(value), value)
 
 
+def about_thousands(y: npt.NDArray[Any]) -> list[CuratorMessage]:
+    """Return what the curator should know of cells of a numeric target that nobody said how to read."""
+    return [CuratorMessage(f"numbers of the target: {THOUSANDS_UNSAID}.")] if have_groups(y.tolist()) else []
+
+
+_UNKNOWN = TableFormat("table")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Sources:
     """Private records, and public rows with the same features if there are any.
@@ -101,9 +112,9 @@ class Sources:
     encoding, ``hashed`` the same as they stand in the files, by which a ledger recognises them; ``names`` the files of
     public images, ``ids`` and ``id_name`` the public rows' own. ``files`` says how all was read, from public rows and
     names alone, ``odd`` which columns have a remark; ``messages`` what the curator is warned of in private columns.
-    ``tiers`` are public. ``decimal`` is the decimal sign of the public file, or of the private one where there is none,
-    and ``of_target`` that of the private one. ``image_shape`` is (height, width), or (3, height, width) of colours:
-    rows hold pixel after pixel nevertheless.
+    ``tiers`` are public. ``written`` says how the public file is written, or the private one where there is none,
+    ``of_target`` the private one. ``image_shape`` is (height, width), or (3, height, width) of colours: rows hold pixel
+    after pixel nevertheless.
     """
 
     kind: str
@@ -119,8 +130,8 @@ class Sources:
     files: tuple[tuple[str, str], ...] = ()
     odd: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
-    decimal: str = ""
-    of_target: str = ""
+    written: TableFormat = _UNKNOWN
+    of_target: TableFormat = _UNKNOWN
     messages: tuple[CuratorMessage, ...] = ()
     tiers: npt.NDArray[Any] | None = None
 
@@ -138,7 +149,19 @@ class Sources:
 
 
 #: What is said of tables alone.
-_OF_TABLES = ("target", "drop", "text", "id", "only_common", "sep", "encoding", "decimal", "sheet", "dates")
+_OF_TABLES = (
+    "target",
+    "drop",
+    "text",
+    "id",
+    "only_common",
+    "sep",
+    "encoding",
+    "decimal",
+    "thousands",
+    "sheet",
+    "dates",
+)
 
 
 def read_sources(job: LabelSettings, classes: tuple[Any, ...] | None = None) -> Sources:
@@ -187,7 +210,7 @@ def read_public_alone(
         height, width, *colours = shown.X.shape[1:]
         pixels, shape = shown.X.reshape(len(shown.X), -1), (*colours, height, width)
         return Sources("images", None, None, None, shown.rows(), pixels, shown.names, shape)  # type: ignore[arg-type]
-    table = read_table(public, **written)
+    table = without_empty(read_table(public, **written))
     texts = _are_texts(table.X, written.get("text", ()))
     return Sources(
         "texts" if texts else "table",
@@ -199,7 +222,7 @@ def read_public_alone(
         ids=table.ids,
         id_name=table.id_name,
         kinds=table.kinds,
-        decimal=table.format.decimal,
+        written=table.format,
     )
 
 
@@ -243,7 +266,7 @@ def _alone(job: LabelSettings) -> Sources:
         )
     held = read_table(
         private, target=target, group=job.group, id=job.id, like=schema, sep=job.sep, encoding=job.encoding,
-        decimal=job.decimal, sheet=job.sheet,
+        decimal=job.decimal, thousands=job.thousands, sheet=job.sheet,
     )  # fmt: skip
     absent = [column for column in kinds if column not in held.X.columns]
     if absent:
@@ -265,8 +288,8 @@ def _alone(job: LabelSettings) -> Sources:
         files=(("private", f"{name}: {held.format}{n}"), ("columns", "\n".join(lines))),
         odd=tuple(left[:_MOST_REMARKS]),
         kinds=kinds,
-        decimal=held.format.decimal,
-        of_target=held.format.decimal,
+        written=held.format,
+        of_target=held.format,
         messages=tuple(about_owners(held.X)) if job.group is None else (),
     )
 
@@ -310,8 +333,8 @@ def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[A
         files=_described(pair, columns),
         odd=tuple(str(use) for use in columns if use.remark)[:_MOST_REMARKS],
         kinds=shown.kinds,
-        decimal=shown.format.decimal,
-        of_target=pair.private.format.decimal,
+        written=shown.format,
+        of_target=pair.private.format,
         messages=pair.told,
         tiers=pair.private.tiers,
     )

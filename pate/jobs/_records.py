@@ -24,7 +24,7 @@ from pate.estimators import (
 )
 from pate.exceptions import InvalidInputError, StudentError
 from pate.jobs._choice import Chooser, RoundsPlan, Uncertain, plan_questions, take
-from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, SyntheticRowsPlan
+from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, SyntheticRowsPlan, about_total
 from pate.jobs._reading import Sources, in_planes, kept_in, name_of
 from pate.jobs._request import LabelSettings
 from pate.jobs._student import Learnt, Pupil, Rehearsal, input_spec_of
@@ -122,6 +122,7 @@ class BallotMethod(ModelMethod):
             measured_shares=ballots.measured_shares,
             guarantee=ballots.guarantee,
             is_paid=ballots.stored,
+            total="" if ballots.stored else about_total(ledger, ballots.charge, job.private, terms.budget),
             expectation=share_in_words(expectation, job.commonest),
             caution="" if ballots.stored else caution(facts, expectation, job.commonest),
             total_if_short=ballots.total_if_short,
@@ -222,6 +223,7 @@ class GradientMethod(ModelMethod):
             noise_multiplier=planned.noise_multiplier,
             guarantee=training.guarantee,
             is_paid=training.resumed,
+            total="" if training.resumed else about_total(ledger, training.charge, job.private, job.budget),
             before=training.before,
             counts=getattr(planned.mechanism, "counts", ()),
             total_if_short=planned.total_if_short,
@@ -266,6 +268,7 @@ class SyntheticMethod(ModelMethod):
             mechanisms=synthetic.mechanisms,
             guarantee=synthetic.guarantee,
             is_paid=synthetic.stored,
+            total="" if synthetic.stored else about_total(ledger, synthetic.charge, job.private, terms.budget),
             total_if_short=synthetic.total_if_short,
             chosen=why,
             files=source.files,
@@ -382,6 +385,7 @@ class ShardMethod:
             gap=asking.gap,
             n_free=questions.n_free,
             quote=questions.quote,
+            total=about_total(ledger, questions.quote.charge, job.private, terms.budget),
             teacher=name_of(teacher, estimator),
             select=job.select if isinstance(job.select, str) else type(job.select).__name__,
             rounds=questions.rounds if isinstance(questions, RoundsPlan) else (len(questions.queries),),

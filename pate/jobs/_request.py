@@ -129,6 +129,7 @@ class LabelSettings(JobSettings):
     sep: str | None = None
     encoding: str | None = None
     decimal: str | None = None
+    thousands: str | None = None
     sheet: str | None = None
     dates: str = "auto"
     voters: str | None = None

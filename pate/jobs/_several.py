@@ -87,7 +87,7 @@ class SeveralLabelsPlan(ModelPlan):
             ("answers", f"all labels of all {self.n_public} public rows, with probabilities"),
             ("measures", "accuracy, precision, recall and F1 of each label, on the held-out units"),
             ("expects", self.doubt),
-            ("will spend", self._spends()),
+            *self._price(),
         ]  # fmt: skip
 
 
@@ -102,7 +102,7 @@ class SeveralLabelsJob(NumberJob):
     target : iterable of str
         Columns of the private table with the labels, two or more: 0/1, no/yes or false/true.
     budget : Budget
-    group, drop, text, id, only_common, sep, encoding, decimal, sheet, dates, overlap_is_public
+    group, drop, text, id, only_common, sep, encoding, decimal, thousands, sheet, dates, overlap_is_public
         As of :class:`pate.jobs.LabelJob`.
     ledger, accounting_unit, new_ledger, random_state, noise_seed, tuning, stated, force, keep_model, verbose
         As of :class:`pate.jobs.LabelJob`.

@@ -246,7 +246,7 @@ class LeavesModel:
         return model
 
     def write(
-        self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
+        self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, raw_csv: bool = False
     ) -> list[Path]:
         """Write the labels and the statement.
 
@@ -263,8 +263,8 @@ class LeavesModel:
             no public rows.
         proba : bool
             Also one column per class, ``p_CLASS``: of what ``confidence`` is the label's.
-        safe_csv : bool
-            Put an apostrophe before labels and names that a spreadsheet would take for a formula.
+        raw_csv : bool
+            Leave out the apostrophe before labels and names that a spreadsheet would take for a formula.
 
         Returns
         -------
@@ -287,7 +287,7 @@ class LeavesModel:
             names=source.names,
             ids=source.ids,
             id_name=source.id_name,
-            safe_csv=safe_csv,
+            raw_csv=raw_csv,
         )
         self._written = release, replace(release, statement=statement)
         return paths
@@ -306,13 +306,17 @@ def input_spec_of(source: Sources) -> InputSpec:
     Of a private table without a public one the declared kinds are asked alone, not its cells.
     """
     kinds, shape = source.kinds, source.image_shape
+    written: dict[str, Any] = {
+        "decimal": "," if source.written.decimal == "," else None,
+        "encoding": source.written.encoding if source.written.encoding not in ("", "utf-8") else None,
+        "thousands": source.written.thousands or None,
+    }
     if source.kind == "texts":
-        return InputSpec(kind="texts", n_features=1, columns=tuple(kinds.items()))
+        return InputSpec(kind="texts", n_features=1, columns=tuple(kinds.items()), **written)
     if shape is None:
         rows = source.X if source.public is None else source.public
         columns = tuple((str(name), kinds.get(name) or column_kind(name, rows[name])) for name in rows.columns)
-        decimal = "," if source.decimal == "," else None
-        return InputSpec(kind="table", n_features=len(columns), columns=columns, decimal=decimal)
+        return InputSpec(kind="table", n_features=len(columns), columns=columns, **written)
     height, width = shape[-2:]
     return InputSpec(
         kind="images",

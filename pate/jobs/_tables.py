@@ -60,7 +60,7 @@ class LabelJob(LabelSettings, LeavesModel):
     text : iterable of str
         Columns that hold text even if every cell looks like a number, such as codes. Columns that are text in the
         public table need not be named.
-    id, only_common, sep, encoding, decimal, sheet, dates
+    id, only_common, sep, encoding, decimal, thousands, sheet, dates
         For tables; see :func:`pate.data.read_both`. Ids of the public table are written beside the labels.
     voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
         Who votes, see :class:`pate.PATEClassifier`: None is ``"auto"`` (every private record, on all public rows, or
@@ -305,7 +305,7 @@ class LabelJob(LabelSettings, LeavesModel):
         """Whether records vote on synthetic rows, which :meth:`write_rows` writes."""
         return isinstance(self._method, SyntheticMethod)
 
-    def write_rows(self, release: ModelLabels, out: str | os.PathLike[str], *, safe_csv: bool = False) -> Path:
+    def write_rows(self, release: ModelLabels, out: str | os.PathLike[str], *, raw_csv: bool = False) -> Path:
         """Write the synthetic rows on which records voted, with the model's labels: public, as the release is.
 
         Parameters
@@ -315,7 +315,7 @@ class LabelJob(LabelSettings, LeavesModel):
         out : path
             A CSV file, which must not exist: the columns of the schema, and the target's. The rows are no records: they
             were drawn from a few noisy sums.
-        safe_csv : bool
+        raw_csv : bool
             As of :meth:`write`.
 
         Raises
@@ -329,7 +329,7 @@ class LabelJob(LabelSettings, LeavesModel):
             )
         kinds = self._method.synthetic.schema.kinds
         return write_rows(
-            drawn[0], release, out, target=str(self.target), kinds=kinds, ledger=self._ledger, safe_csv=safe_csv
+            drawn[0], release, out, target=str(self.target), kinds=kinds, ledger=self._ledger, raw_csv=raw_csv
         )
 
     def finish(self) -> None:

@@ -14,8 +14,8 @@ from pate._core.curator import CuratorMessage, warn_curator
 from pate.data import file_of
 from pate.estimators import about_numbers, begun_run, registration_of_numbers
 from pate.exceptions import CuratorWarning, InvalidInputError
-from pate.jobs._plan import GradientPlan
-from pate.jobs._reading import read_sources
+from pate.jobs._plan import GradientPlan, about_total
+from pate.jobs._reading import about_thousands, read_sources
 from pate.jobs._request import LabelSettings, check_absent, check_ledger, open_ledger
 from pate.jobs._student import input_spec_of
 from pate.jobs._writing import new_paths, statement_files, write_files
@@ -70,7 +70,7 @@ class NumberTrainingJob:
     checkpoint_dir : path or None
         Where a run that is cut off can be taken up again, at no further cost.
     verbose : bool
-    sep, encoding, decimal, sheet : str or None
+    sep, encoding, decimal, thousands, sheet : str or None
         How the file is written, as in :func:`pate.data.read_table`.
 
     Attributes
@@ -130,16 +130,17 @@ class NumberTrainingJob:
         sep: str | None = None,
         encoding: str | None = None,
         decimal: str | None = None,
+        thousands: str | None = None,
         sheet: str | None = None,
     ) -> None:
-        from pate.dpsgd import DPSGDRegressor, along, flat, make_plan, read_mechanism, shape_of, with_sums
+        from pate.dpsgd import DPSGDRegressor, along, flat, make_plan, priced, read_mechanism, shape_of, with_sums
         from pate.dpsgd.recipes import RecipePlan
 
         check_budget(budget)
         bounds = check_bounds(target_range, name="target_range (--range)")
         settings = LabelSettings(
             private, schema=schema, budget=budget, target=target, group=group, checkpoint_dir=checkpoint_dir,
-            verbose=verbose, sep=sep, encoding=encoding, decimal=decimal, sheet=sheet,
+            verbose=verbose, sep=sep, encoding=encoding, decimal=decimal, thousands=thousands, sheet=sheet,
         )  # fmt: skip
         self._source = source = read_sources(settings)
         if source.kind != "table":
@@ -148,7 +149,8 @@ class NumberTrainingJob:
         if new_ledger:
             check_absent(book)
         self._private, self._new_ledger, self._schema = file_of(private), new_ledger, schema
-        self._values = read_target(source.y, decimal=source.of_target)
+        self._values = read_target(source.y, written=source.of_target)
+        self._told = about_thousands(source.y[np.isnan(self._values)])
         warn_if_weak(budget.delta, source.n_units, epsilon=budget.epsilon)
         self._reg: Any = DPSGDRegressor(
             budget=budget, target_range=bounds, ledger=book, random_state=0, noise_seed=noise_seed,
@@ -165,6 +167,7 @@ class NumberTrainingJob:
             budget, steps, mechanism=with_sums(run, read_mechanism(run, steps), steps),
             noise_multiplier=begun.get("noise_multiplier"), ledger=None if resumed else book,
         )  # fmt: skip
+        cost = priced(planned)
         self.plan = NumberTrainingPlan(
             n_units=source.n_units,
             n_public=0,
@@ -177,6 +180,7 @@ class NumberTrainingJob:
             noise_multiplier=planned.noise_multiplier,
             guarantee=planned.guarantee,
             is_paid=resumed,
+            total="" if resumed or cost is None else about_total(book, cost, private, budget),
             files=source.files,
             odd=source.odd,
             bounds=bounds,
@@ -191,7 +195,7 @@ class NumberTrainingJob:
         """Warn the curator before :meth:`run`, as :meth:`pate.jobs.LabelJob.check_records` does: **private**."""
         source = self._source
         self._check_ledger()
-        return warn_curator([*about_numbers(self._values, source.groups), *source.messages])
+        return warn_curator([*about_numbers(self._values, source.groups), *source.messages, *self._told])
 
     def _check_ledger(self) -> None:
         book, source, plan = self._ledger, self._source, self.plan

@@ -14,7 +14,20 @@ import numpy.typing as npt
 from pate._core.checks import canonical, check_path
 from pate._core.events import event, is_logged
 from pate._core.files import check_can_write, json_text, write_bytes
-from pate.data import DATE, Table, TableFormat, as_dates, file_of, is_table, quoted, read_images, read_table
+from pate._core.frames import guarded
+from pate.data import (
+    DATE,
+    Table,
+    TableFormat,
+    as_dates,
+    file_of,
+    is_table,
+    own_encoding,
+    quoted,
+    read_images,
+    read_table,
+    without_empty,
+)
 from pate.estimators import PATEClassifier, PATEMultilabelClassifier, PATERegressor
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._reading import in_planes
@@ -37,8 +50,6 @@ _STATEMENT = (".statement.json", ".statement.txt", ".statement.html")
 MODEL = ".pate"
 #: Digits of a label's probability.
 _DIGITS = 4
-#: A spreadsheet reads a cell that starts with one of these as a formula, or drops it and reads the next character.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def check_new_files(out: str | os.PathLike[str], *, model: bool = False) -> list[Path]:
@@ -154,7 +165,7 @@ def write_rows(
     target: str,
     kinds: Mapping[str, str],
     ledger: Ledger | None,
-    safe_csv: bool = False,
+    raw_csv: bool = False,
 ) -> Path:
     """Write synthetic rows with the model's labels to a new CSV file; a ledger knows its digest.
 
@@ -170,7 +181,7 @@ def write_rows(
         if kind.startswith(DATE):
             frame[name] = pd.Series(as_dates(rows[name].tolist(), kind), dtype=object, index=frame.index)
     frame[target] = [release.classes[i] for i in release.labels.tolist()]
-    content = as_csv(frame, id_name="row", safe_csv=safe_csv)
+    content = as_csv(frame, id_name="row", raw_csv=raw_csv)
     write_files({goal: content}, release.statement, ledger)
     return goal
 
@@ -218,7 +229,7 @@ def as_csv(
     names: tuple[str, ...] | None = None,
     ids: npt.NDArray[Any] | None = None,
     id_name: str | None = None,
-    safe_csv: bool = False,
+    raw_csv: bool = False,
 ) -> bytes:
     r"""Return rows as a CSV file; first what says which row it is: its id, if it has one, then its place or file."""
     import pandas as pd
@@ -230,21 +241,8 @@ def as_csv(
         frame.insert(0, "row", np.arange(len(frame)))
     if ids is not None and id_name is not None:
         frame.insert(0, id_name, pd.Series(ids, dtype=object, index=frame.index))
-    if safe_csv:
-        for column in frame.columns:
-            if not pd.api.types.is_numeric_dtype(frame[column].dtype):
-                there = zip(frame[column], frame[column].notna(), strict=True)
-                cells = [harmless(cell) if present else cell for cell, present in there]
-                # As objects: class 5 stays 5 beside a missing one.
-                frame[column] = pd.Series(cells, dtype=object, index=frame.index)
-        frame.columns = [harmless(name) for name in frame.columns]
+    frame = frame if raw_csv else guarded(frame)
     return bytes(frame.to_csv(index=False).encode("utf-8"))
-
-
-def harmless(cell: Any) -> Any:
-    """Return a cell that no spreadsheet runs: an apostrophe goes before what would start a formula."""
-    text = str(cell)
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else cell
 
 
 # Public rows by themselves, before private ones are read: for plans.
@@ -278,7 +276,7 @@ def read_public(
     ((2, 1), None)
     """
     if is_table(path):
-        return read_table(path, drop=list(drop), text=list(text)).X, None
+        return without_empty(read_table(path, drop=list(drop), text=list(text))).X, None
     shown = read_images(path)
     height, width, *colours = shown.X.shape[1:]
     shape = (*colours, height, width)
@@ -326,9 +324,10 @@ def predict_file(
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
+    thousands: str | None = None,
     sheet: str | None = None,
     resize: bool = False,
-    safe_csv: bool = False,
+    raw_csv: bool = False,
 ) -> Predictions:
     r"""Write a saved model's predictions for the rows of a file; nothing is spent.
 
@@ -347,13 +346,13 @@ def predict_file(
         Column that is carried over, as it is written.
     proba : bool
         Also one column per class, ``p_CLASS``.
-    sep, encoding, decimal, sheet
+    sep, encoding, decimal, thousands, sheet
         How a table is written, see :func:`pate.read_table`; what stands before the decimals is as in the public table
-        that the model learnt from.
+        that the model learnt from. A file that is not UTF-8 is read in that table's encoding, else as cp1252.
     resize : bool
         Bring images to the model's size and colour.
-    safe_csv : bool
-        An apostrophe before cells that a spreadsheet would take for a formula.
+    raw_csv : bool
+        Write texts that a spreadsheet would take for a formula without an apostrophe before them.
 
     Returns
     -------
@@ -403,10 +402,10 @@ def predict_file(
         raise InvalidInputError(
             f"proba must be left out: the model's student ({', '.join(file.manifest.made_of)}) gives no probabilities."
         )
-    written = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
+    written = {"sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands, "sheet": sheet}
     X, ids, names, left_out = _read(file.manifest.door, rows, id, resize=resize, written=written)
     frame = _values(clf, X) if numbers else _several(clf, X) if several else _asked(clf, X, proba=proba)
-    content = as_csv(frame, names=names, ids=ids, id_name=id, safe_csv=safe_csv)
+    content = as_csv(frame, names=names, ids=ids, id_name=id, raw_csv=raw_csv)
     try:
         write_bytes(goal, content)
     except OSError as error:
@@ -510,7 +509,8 @@ def _table(door: InputSpec, rows: Any, id: str | None, written: Mapping[str, Any
     """Return a table read cell by cell, as the columns that the model was taught on were."""
     if door.kind == "array":
         return read_table(rows, text=[] if id is None else [id], **written).X
-    return read_table(rows, like=table_like(door), **written).X
+    encoding = written["encoding"] or own_encoding(rows, door.encoding)
+    return read_table(rows, like=table_like(door), **{**written, "encoding": encoding}).X
 
 
 def table_like(door: InputSpec | None) -> Table:
@@ -519,6 +519,6 @@ def table_like(door: InputSpec | None) -> Table:
 
     # Columns without a kind, and so ids and what is left out, are texts.
     # Numbers are read as the public ones were, unless the caller says otherwise.
-    kinds, decimal = ({}, None) if door is None else (dict(door.columns or ()), door.decimal)
-    known = TableFormat("CSV", decimal=decimal or "")
+    kinds = {} if door is None else dict(door.columns or ())
+    known = TableFormat("CSV", decimal=(door and door.decimal) or "", thousands=(door and door.thousands) or "")
     return Table(X=pd.DataFrame(), y=None, groups=None, path=Path(), kinds=kinds, format=known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,10 @@ import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_classes, check_int, check_path
 from pate._core.moved import takes_former_names
-from pate.data import BROKEN, read_npy, read_npz, read_table, votes_fingerprint
+from pate.data import BROKEN, read_npy, read_npz, read_table, votes_fingerprint, without_empty
 from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
-from pate.jobs._plan import VotePlan
+from pate.jobs._plan import VotePlan, about_total
 from pate.jobs._reading import Sources
 from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger, open_ledger
 from pate.jobs._student import Learnt, LeavesModel, Pupil, Rehearsal
@@ -199,7 +200,9 @@ def _read(file: Path, key: str | None) -> npt.NDArray[Any]:
         arrays = read_npz(file, what="archive of numbers", remedy="Save it again.")
         names = list(arrays)
         if key is None and len(names) != 1:
-            raise InvalidInputError(f"{file} holds the arrays {', '.join(names)}. Say which: --key {names[0]}.")
+            raise InvalidInputError(
+                f"{file} holds the arrays {', '.join(names)}. Say which: --key {shlex.quote(names[0])}."
+            )
         if key is not None and key not in names:
             raise InvalidInputError(f"key {key!r} is not in {file}, which holds {', '.join(names)}.")
         return arrays[names[0] if key is None else key]
@@ -351,7 +354,7 @@ class VoteJob(JobSettings, LeavesModel):
                 f"id must be left out without public rows, got {self.id!r}: it is a column of theirs. Or name their "
                 "table too."
             )
-        shown = None if public is None else read_table(public, id=check_id(self.id, cast.classes))
+        shown = None if public is None else without_empty(read_table(public, id=check_id(self.id, cast.classes)))
         if shown is not None and len(shown.X) != cast.n_queries:
             raise InvalidInputError(
                 f"public must have one row per query: {public} has {len(shown.X)}, {file} has votes on "
@@ -393,7 +396,7 @@ class VoteJob(JobSettings, LeavesModel):
         else:
             self._source = Sources(
                 "table", None, np.empty(0), None, shown.X, shown.X, ids=shown.ids, id_name=shown.id_name,
-                kinds=shown.kinds, decimal=shown.format.decimal,
+                kinds=shown.kinds, written=shown.format,
             )  # fmt: skip
             if self.keep_model:
                 noisy = isinstance(asking.mechanism, NoisyHistogram)
@@ -408,6 +411,7 @@ class VoteJob(JobSettings, LeavesModel):
             gap=asking.gap,
             n_free=batch.n_free,
             quote=batch.quote,
+            total=about_total(book, batch.quote.charge, file, self.budget),
             expectation=expected_of_votes(asking.mechanism, cast.n_teachers, cast.n_classes),
         )
         self.check_enough(self.plan, len(queries), cast.n_classes)

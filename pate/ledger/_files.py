@@ -28,17 +28,19 @@ Thing = str | os.PathLike[str] | Mapping[str, Any]
 _MOST_JSON_BYTES = 1_000_000
 _MOST_MEMBERS = 64
 _AS_RELEASED, _CHANGED, _UNKNOWN = "as released", "changed", "unknown"
+#: Of a file that was compared with a statement alone, without a ledger.
+AS_STATED = "as stated"
 
 
 @dataclass(frozen=True)
 class FileCheck:
-    """Whether one file is as the ledger's release wrote it: as released, changed or unknown.
+    """Whether one file is as the ledger's release wrote it (as released, changed or unknown), or as a statement says.
 
     Attributes
     ----------
     file : str
         As it was named; empty for a statement that was handed over as such.
-    status : {"as released", "changed", "unknown"}
+    status : {"as released", "as stated", "changed", "unknown"}
     why : str
         In words: of which release, what differs, or why nothing is known.
     release : int or None
@@ -57,8 +59,8 @@ class FileCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether it is as released."""
-        return self.status == _AS_RELEASED
+        """Whether it is as released, or as stated where no ledger was asked."""
+        return self.status in (_AS_RELEASED, AS_STATED)
 
     def __str__(self) -> str:
         status = self.status.upper() if self.status == _CHANGED else self.status

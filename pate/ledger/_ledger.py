@@ -860,7 +860,7 @@ class Ledger:
             for row in rows
         ]
 
-    def export(self, path: str | os.PathLike[str], *, escape_formulas: bool = False) -> int:
+    def export(self, path: str | os.PathLike[str], *, raw_csv: bool = False) -> int:
         """Write every answer that was ever paid for, refused queries included; the file is written whole or not at all.
 
         If records voted, these are the noisy sums of their ballots (status "ballots"): that is what was released.
@@ -871,8 +871,8 @@ class Ledger:
         ----------
         path : path
             Ends in ``.csv`` or ``.jsonl``. An existing file is not overwritten.
-        escape_formulas : bool
-            Put an apostrophe before CSV texts that a spreadsheet would run as a formula.
+        raw_csv : bool
+            Leave out the apostrophe before CSV texts that a spreadsheet would run as a formula.
 
         Returns
         -------
@@ -887,7 +887,7 @@ class Ledger:
         with self._read() as connection:
             held = _entries.read_registration(connection, self.path)
             classes = [] if held is None else list(held["classes"])
-            return write_answers(connection, path, classes, ledger=self.path, escape_formulas=escape_formulas)
+            return write_answers(connection, path, classes, ledger=self.path, raw_csv=raw_csv)
 
     def n_answers(self, release: int) -> int:
         """Return how many answers a release holds, those added later too."""

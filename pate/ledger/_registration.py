@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -177,8 +178,8 @@ def check_beside(
         if _knows(book, data):
             return (
                 f"{what} holds the private data set of the ledger {str(book.path)!r}. Another ledger would grant its "
-                f"whole budget once more. Pass ledger={str(book.path)!r} (--ledger {str(book.path)!r}), or {meant} if "
-                "that is meant."
+                f"whole budget once more. Pass ledger={str(book.path)!r} (--ledger {shlex.quote(str(book.path))}), or "
+                f"{meant} if that is meant."
             )
     share, path = max(((book.overlap(data), str(book.path)) for book in ledgers), default=(0.0, ""))
     if share >= LARGELY:
@@ -186,8 +187,8 @@ def check_beside(
             f"{what} and the private data set of the ledger {path!r} are largely of the same {members}: of one of them "
             f"about {share:.0%} stand in the other too. (That is private: do not publish it.) Another ledger would "
             "grant them a whole budget once more. If it is that data set, corrected or added to, say so there (pate "
-            f"ledger revise) and pass ledger={path!r} (--ledger {path!r}). If these are others, or that is meant, "
-            f"{meant}."
+            f"ledger revise) and pass ledger={path!r} (--ledger {shlex.quote(path)}). If these are others, or "
+            f"that is meant, {meant}."
         )
     blind = next((book for book in ledgers if _is_blind(book, data)), None)
     if blind is not None:

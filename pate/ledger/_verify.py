@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pate._core.files import atomic_path
+from pate._core.frames import guarded_cell
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger._chain import (
     COLUMNS,
@@ -47,7 +48,6 @@ from pate.privacy.compose.accounting_unit import Opening
 # Every answer that was paid for, as a table.
 
 _COLUMNS = ("release", "created", "mechanism", "family", "query", "status", "label", "class", "noisy_counts")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def write_answers(
@@ -56,7 +56,7 @@ def write_answers(
     classes: list[Any],
     *,
     ledger: Path,
-    escape_formulas: bool,
+    raw_csv: bool,
 ) -> int:
     """Write all answers; see :meth:`pate.Ledger.export`."""
     goal = Path(path)
@@ -79,20 +79,13 @@ def write_answers(
                         file.write(json.dumps(dict(zip(_COLUMNS, row, strict=True))) + "\n")
                         continue
                     counts = None if row[-1] is None else json.dumps(row[-1])
-                    table.writerow([_cell(v) if escape_formulas else v for v in (*row[:-1], counts)])
+                    table.writerow([v if raw_csv else guarded_cell(v) for v in (*row[:-1], counts)])
     except OSError as error:
         raise LedgerError(
             f"the labels could not be written to {str(goal)!r}: {error.strerror or error}. No file was made; what was "
             "paid for is in the ledger."
         ) from error
     return n
-
-
-def _cell(value: Any) -> Any:
-    """Return a CSV cell; a text that a spreadsheet would run gets an apostrophe before it."""
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return "'" + value
-    return value
 
 
 def _rows(connection: sqlite3.Connection, classes: list[Any], ledger: Path) -> Iterator[tuple[Any, ...]]:

@@ -15,6 +15,7 @@ a table with the columns 'age' (number), 'town' (text)
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import io
 import json
@@ -38,6 +39,7 @@ from pate._core.checks import check_classes
 from pate._core.files import parse_json, write_bytes, write_text, writing
 from pate._core.moved import renamed
 from pate._core.pages import render
+from pate.data import THOUSANDS
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.release.statement import plain_language
 from pate.release.statement.catalogue import english
@@ -90,6 +92,10 @@ class InputSpec:
         Size and colour of image files.
     decimal : {","} or None
         The decimal separator of the public CSV file, where that is a comma.
+    encoding : str or None
+        Its encoding (of the private one, where there is no public one), where that is not UTF-8.
+    thousands : str or None
+        What stands between thousands there, of :data:`pate.data.THOUSANDS`.
 
     Examples
     --------
@@ -113,6 +119,8 @@ class InputSpec:
     size: tuple[int, int] | None = None
     color: str | None = None
     decimal: str | None = None
+    encoding: str | None = None
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
         whole = lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0  # noqa: E731
@@ -129,6 +137,8 @@ class InputSpec:
             and all(whole(side) for side in sides)
             and (self.kind != "table" or self.columns is not None)
             and self.decimal in (None, ",")
+            and self.thousands in (None, *THOUSANDS)
+            and (self.encoding is None or _is_encoding(self.encoding))
             and self.color in (None, "grey", "rgb")
             and (self.kind != "images" or None not in (self.size, self.color))
         )
@@ -155,16 +165,24 @@ class InputSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the specification as JSON values."""
-        values = asdict(self)
-        if self.decimal is None:  # earlier versions read all other files
-            del values["decimal"]
-        return values
+        return {name: value for name, value in asdict(self).items() if value is not None or name not in _WRITTEN}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> InputSpec:
         """Return the specification that :meth:`to_dict` wrote; any other mapping is refused."""
-        names = [f.name for f in fields(cls) if f.name != "decimal" or "decimal" in (values or ())]
+        names = [f.name for f in fields(cls) if f.name not in _WRITTEN or f.name in (values or ())]
         return cls(**{name: _tupled(value) for name, value in _exactly(values, names).items()})
+
+
+#: How the public file was written, where that is unusual.
+_WRITTEN = ("decimal", "encoding", "thousands")
+
+
+def _is_encoding(name: Any) -> bool:
+    try:
+        return isinstance(name, str) and codecs.lookup(name).name == name
+    except (LookupError, ValueError):
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,15 +9,16 @@ import numpy.typing as npt
 
 from pate._core.checks import check_bounds as check_bounds
 from pate._core.frames import plain_column
+from pate.data import TableFormat
 from pate.exceptions import InvalidInputError
 from pate.records._vectors import read_numbers
 from pate.teachers import flat_labels
 
 
-def read_target(y: Any, *, decimal: str = "") -> npt.NDArray[np.float64]:
+def read_target(y: Any, *, written: TableFormat | None = None) -> npt.NDArray[np.float64]:
     """Return a private numeric target, NaN where a cell is no number; a declared type that is none is refused.
 
-    Where ``decimal`` is a comma, a cell with a point is no number, as in the file's other columns.
+    ``written`` is how the file is written that it is of: a text is a number there as in the file's other columns.
     """
     if y is None:
         raise InvalidInputError("requires y to be passed, but the target y is None. Pass one number for each record.")
@@ -30,10 +31,6 @@ def read_target(y: Any, *, decimal: str = "") -> npt.NDArray[np.float64]:
         raise InvalidInputError(
             f"y must hold numbers, got an array of {y.dtype}. Convert it, or predict classes: PATEClassifier."
         )
-    return read_numbers([_with_point(cell) for cell in y.tolist()] if decimal == "," and y.dtype == object else y)
-
-
-def _with_point(cell: Any) -> Any:
-    if not isinstance(cell, str):
-        return cell
-    return None if "." in cell else cell.replace(",", ".")
+    if written is None or y.dtype != object:
+        return read_numbers(y)
+    return read_numbers([written.spelt(cell) if isinstance(cell, str) else cell for cell in y.tolist()])

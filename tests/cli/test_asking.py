@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -12,11 +13,12 @@ import pandas as pd
 import pytest
 from test_cli import pate
 
-from pate import Ledger
+from pate import Budget, Ledger
 from pate.cli import _label as label_command
 from pate.jobs import LabelJob
 
 N = 600
+FIRST = "This is the first release from {}: it sets their total to epsilon 2 for good, and spends all of it."
 
 
 @pytest.fixture
@@ -60,11 +62,63 @@ def test_who_does_not_say_yes_spends_nothing(tables, person, said):
     person(said)
     done = label(tables)
     assert done.returncode == 1
-    assert "This spends epsilon 2 " in done.stderr
+    assert f"This spends epsilon 2, which cannot be undone. {FIRST.format('private.csv')} For a larger " in done.stderr
     assert "Nothing was spent" in done.stderr
     assert "expects" in done.stdout
     assert "will spend (2, 0.0001)-DP" in done.stdout
     assert untouched(tables)
+
+
+OF_KIND = {
+    "records": ("--private", "p.csv", "--target", "ill", "--classes", "no,yes", "--public", "public.csv"),
+    "shards": ("--private", "p.csv", "--target", "ill", "--classes", "no,yes", "--public", "public.csv",
+               "--teachers", 20, "--teacher", "naive-bayes"),
+    "dpsgd": ("--private", "p.csv", "--target", "ill", "--classes", "no,yes", "--range", "age=0:120",
+              "--voters", "dpsgd"),
+    "synthetic": ("--private", "p.csv", "--target", "ill", "--classes", "no,yes", "--range", "age=0:120",
+                  "--voters", "records"),
+    "numbers": ("--private", "p.csv", "--target", "age", "--numeric", "--range", "0,120", "--public", "public.csv"),
+    "several": ("--private", "p.csv", "--target", "ill,old", "--public", "public.csv"),
+    "votes": ("--votes", "p.npy", "--classes", "no,yes", "--new-ledger"),
+}  # fmt: skip
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("kind", OF_KIND)
+def test_every_plan_says_what_it_does_to_the_total(tables, kind):
+    frame = pd.read_csv(tables / "private.csv")
+    pd.concat([frame.assign(old=frame["age"].gt(50).astype(int))] * 4).to_csv(tables / "p.csv", index=False)
+    np.save(tables / "p.npy", np.tile([[90, 10], [20, 80]], (30, 1)))
+    common = ("--epsilon", 2, "--delta", 1e-4, "--out", "labels.csv", "--force", "--only-common", "--plan")
+    given = [word for word in common if word != "--only-common" or kind in ("records", "shards", "numbers", "several")]
+    name = "p.npy" if kind == "votes" else "p.csv"
+    done = pate("label", *OF_KIND[kind], *given, cwd=tables)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.split())
+    begin = f"For a larger total: pate ledger begin {tables / name}.ledger.sqlite --epsilon TOTAL --delta 0.0001"
+    assert f"{FIRST.format(name)} {begin}" in text
+    Ledger(tables / "other.sqlite", total=Budget(4.0, 1e-4), currency="gdp")
+    begun = [word for word in OF_KIND[kind] if word != "--new-ledger"]
+    done = pate("label", *begun, *given, "--ledger", "other.sqlite", cwd=tables)
+    assert done.returncode == 0, done.stderr
+    (line,) = re.findall(r"Of the total of .* epsilon 3\.[0-9]+\.", " ".join(done.stdout.split()))
+    share = r"0% is spent; this takes (3\d\.?\d*)% and leaves (6\d\.?\d*)%, one more release of up to epsilon 3\.\d+\."
+    found = re.fullmatch(rf"Of the total of {name}, epsilon 4, {share}", line)
+    assert found is not None, line
+    assert float(found[1]) + float(found[2]) == pytest.approx(100, abs=0.11)
+
+
+@pytest.mark.long
+def test_a_later_release_is_told_what_is_spent_and_what_is_left(tables, person):
+    Ledger(tables / "private.csv.ledger.sqlite", total=Budget(3.0, 1e-4), currency="gdp")
+    assert label(tables).returncode == 0
+    left = Ledger(tables / "private.csv.ledger.sqlite").remaining().fraction_left
+    person("n\n")
+    asked = " ".join(label(tables, "--epsilon", 1, "--out", "again.csv").stderr.split())
+    assert f"Of the total of private.csv, epsilon 3, {100 - 100 * left:.3g}% is spent; this takes " in asked
+    person("n\n")
+    short = " ".join(label(tables, "--epsilon", 2.9, "--out", "again.csv").stderr.split())
+    assert f"this takes {100 * left:.3g}% and leaves nothing of use. Go on?" in short
 
 
 @pytest.mark.long

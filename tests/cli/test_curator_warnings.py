@@ -103,7 +103,7 @@ def test_honest_tables_give_no_warning(tables, person):
     person("n\n")
     done = label(tables, only=("--group", "patient_id"))
     assert "warning" not in done.stderr
-    assert "it cannot be undone. Go on?" in done.stderr
+    assert "--delta 0.0001\nGo on? [y/N]" in done.stderr
 
 
 @pytest.mark.long

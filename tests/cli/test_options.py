@@ -124,7 +124,7 @@ def test_every_field_is_an_argument_of_the_job_and_every_argument_a_field(way):
     assert set(minimal(way).arguments()) == taken - NOT_OPTIONS[way]
     uses = uses_of(LabelOptions).items()
     none_of_the_jobs = {name for name, use in uses if use.argument is None and not use.now}
-    assert none_of_the_jobs == {"out", "proba", "safe_csv", "config", "plan", "yes", "classes_from_private", "help_all",
+    assert none_of_the_jobs == {"out", "proba", "raw_csv", "config", "plan", "yes", "classes_from_private", "help_all",
                                 "numeric"}  # fmt: skip
 
 

@@ -102,6 +102,9 @@ def test_a_number_is_learnt_with_errors_and_intervals(there):
 def test_what_nobody_votes_with_is_said_first_and_plainly(there):
     done = train(there, "--numeric", "--range", "0,1", "--plan")
     assert "0 of 3,000 records (0.0%) vote: 3,000 without a number. Nothing would be learnt" in done.stderr
+    assert "release from p.csv: it sets their total to epsilon 3 for good, and spends all" in " ".join(
+        done.stdout.split()
+    )
     done = train(there, "--classes", "Yes,No", "--plan")
     assert "Nothing would be learnt, and the budget would be spent" in done.stderr
 

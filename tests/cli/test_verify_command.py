@@ -294,6 +294,41 @@ def test_the_statement_command_refuses_what_verify_calls_changed(release, tmp_pa
     assert "its noise_source differs" in str(done.exception)
 
 
+# Without the ledger ------------------------------------------------------------------------------------------------
+
+ONLY = "what was charged for them, and what all releases together spent: only the ledger shows that (--ledger)."
+
+
+@pytest.mark.sample
+def test_who_has_the_released_files_alone_compares_them_with_their_statement(release, tmp_path):
+    public = [one for one in RELEASED if one != "labels.pate"]
+    with contextlib.chdir(release):
+        said = run(["pate", "verify", *public])
+        assert said.count(": as stated: ") == 4
+        assert ONLY in said
+        digest = hashlib.sha256(Path("labels.csv").read_bytes()).hexdigest()
+        assert f"labels.csv: as stated: its SHA-256, {digest}, is that of the statement's labels.csv" in said
+        found = json.loads(run(["pate", "verify", "labels.pate", STATEMENT, "--json"], code=3))
+        assert [one["status"] for one in found["files"]] == ["unknown", "as stated"]
+        done = CliRunner().invoke(app, ["verify", "labels.csv"])
+        assert "labels.statement.json) must be among the files where no ledger is" in str(done.exception)
+        done = CliRunner().invoke(app, ["verify", STATEMENT, "--head", "ab"])
+        assert "--head is compared with a ledger" in str(done.exception)
+    for name, (edit, file, _) in EDITS.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for one in RELEASED:
+            shutil.copy(release / one, folder)
+        edit(folder)
+        with contextlib.chdir(folder):
+            said = run(["pate", "verify", *RELEASED], code=3 if name == "the model's numbers" else 1)
+            assert f"{file}: CHANGED" in said or file in (STATEMENT, "labels.pate"), name
+    with contextlib.chdir(tmp_path):  # the statement of another file
+        Path("other.csv").write_text("row,label\n0,yes\n")
+        said = run(["pate", "verify", "other.csv", str(release / STATEMENT)], code=1)
+    assert f"and the statement is of labels.csv, SHA-256 {digest}: edited, or of another release" in said
+
+
 # The ledger itself -----------------------------------------------------------------------------------------------
 
 

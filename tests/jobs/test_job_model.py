@@ -209,7 +209,7 @@ def test_ids_stand_first_as_they_are_written(tmp_path):
     release = release_labels(Votes.from_counts([[9, 1], [1, 9]]), GNMax(1.0), budget=Budget(50.0, 1e-5))
     write_labels(
         release, np.array([0, 2]), tmp_path / "a.csv", n_public=3, ids=np.array(["007", "=1", None], dtype=object),
-        id_name="patient", safe_csv=True,
+        id_name="patient",
     )  # fmt: skip
     one, other = release.values()
     lines = ["patient,row,label,status", f"007,0,{one},answered", "'=1,1,,not asked", f",2,{other},answered"]

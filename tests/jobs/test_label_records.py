@@ -181,7 +181,7 @@ def test_the_plan_is_what_is_charged_and_looks_at_no_value(tmp_path, files):
     frame = pd.read_csv(files[0])
     frame[["a", "b", "ill"]] = [1.0, -9.0, "no"]
     frame.to_csv(files[0], index=False)
-    assert job(*files).plan.text() == text
+    assert job(*files).plan.text() == text.partition("\ntotal ")[0]  # there is no ledger here
 
 
 @pytest.mark.long

@@ -685,19 +685,19 @@ def test_an_export_that_fails_leaves_no_file(path, tmp_path, monkeypatch):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["ledger.sqlite", "ledger.sqlite.key"]
 
 
-def test_formulas_are_made_harmless_when_asked(path, tmp_path):
+def test_formulas_are_made_harmless_unless_asked_otherwise(path, tmp_path):
     ledger = Ledger(path, total=TOTAL)
     ledger.register(Registration("record", ("=1+1", "@x", "-5", "plain")))
     answers = [(f"q{i}", "gnmax", i, None) for i in range(4)]
     ledger.record(ONE, mechanism="m", n_queries=4, answers=answers)
-    ledger.export(tmp_path / "raw.csv")
-    ledger.export(tmp_path / "safe.csv", escape_formulas=True)
+    ledger.export(tmp_path / "raw.csv", raw_csv=True)
+    ledger.export(tmp_path / "safe.csv")
     read = {}
     for name in ("raw", "safe"):
         with open(tmp_path / f"{name}.csv", newline="", encoding="utf-8") as file:
             read[name] = [row["class"] for row in csv.DictReader(file)]
     assert read["raw"] == ["=1+1", "@x", "-5", "plain"]
-    assert read["safe"] == ["'=1+1", "'@x", "'-5", "plain"]
+    assert read["safe"] == ["'=1+1", "'@x", "-5", "plain"]
 
 
 def test_answers_are_added_to_open_runs_only(path):

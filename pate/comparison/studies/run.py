@@ -23,6 +23,7 @@ from sklearn.svm import SVC
 
 from pate._core.curator import need
 from pate._core.files import atomic_path, write_json, write_text
+from pate._core.frames import guarded
 from pate._core.provenance import provenance
 from pate.comparison.studies._folders import RunFolder
 from pate.comparison.studies.config import RunConfig, make_dpsgd
@@ -551,7 +552,7 @@ def _write(folder: RunFolder, result: Result, sensitive: SensitiveResult | None,
     frame["label"] = np.array(values, dtype=object)
     with folder.results() as place:
         with atomic_path(place / "labels.csv") as path:
-            frame.to_csv(path, index=False)
+            guarded(frame).to_csv(path, index=False)
         write_json(place / "statement.json", release.statement.to_dict())
         write_text(place / "statement.txt", release.statement.text())
         if sensitive is not None:

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, AnyStr
@@ -27,8 +28,9 @@ from typing import IO, TYPE_CHECKING, Any, AnyStr
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import canonical, shown
+from pate._core.checks import canonical, check_choice, shown
 from pate._core.curator import tell_curator
+from pate._core.frames import unguarded_cell
 from pate._core.types import Mask
 from pate.data._cells import usable_records
 from pate.data._files._npz import gunzip, readable
@@ -61,6 +63,8 @@ class TableFormat:
         The encoding of a CSV file.
     decimal : str
         ``"."`` or ``","``; of a CSV file.
+    thousands : str
+        What stands between thousands in a CSV file, of :data:`THOUSANDS`; empty where nothing does.
     part : str
         The sheet, the table, or how many files.
     """
@@ -69,6 +73,7 @@ class TableFormat:
     sep: str = ""
     encoding: str = ""
     decimal: str = ""
+    thousands: str = ""
     part: str = ""
 
     def __str__(self) -> str:
@@ -77,9 +82,40 @@ class TableFormat:
             _SAID_AS.get(self.sep, f"{self.sep!r} between cells" if self.sep else ""),
             self.encoding,
             "decimal commas" if self.decimal == "," else "",
+            f"{MARKS[self.thousands][0]} between thousands" if self.thousands else "",
             self.part,
         ]
         return ", ".join(word for word in words if word)
+
+    def spelt(self, cell: str) -> str:
+        """Return a cell's number as Python reads it, by this cell alone; in quotes where its marks leave it open.
+
+        Where commas are decimal marks, a cell with a point is no number, unless points stand between thousands: whether
+        ``1.500`` is a thousand and a half or one and a half, nothing says.
+        """
+        if self.thousands and _grouped(self.thousands, self.decimal).fullmatch(cell.strip()):
+            cell = re.sub(MARKS[self.thousands][1], "", cell.strip())
+        if self.decimal == ",":
+            return repr(cell) if "." in cell else cell.replace(",", ".")
+        return cell
+
+
+#: What may stand between thousands: what it is called, and its characters.
+MARKS = {",": ("commas", ","), ".": ("points", r"\."), "apostrophe": ("apostrophes", "['\u2019]"),
+          "space": ("spaces", "[ \u00a0\u202f]")}  # fmt: skip
+THOUSANDS = tuple(MARKS)
+
+
+@cache
+def _grouped(thousands: str, decimal: str) -> re.Pattern[str]:
+    """Return the pattern of numbers with a mark between thousands."""
+    point = re.escape(_point_beside(thousands, decimal))
+    return re.compile(rf"[+-]?[1-9][0-9]{{0,2}}(?:{MARKS[thousands][1]}[0-9]{{3}})+(?:{point}[0-9]*)?")
+
+
+def _point_beside(thousands: str, decimal: str) -> str:
+    """Return the decimal mark where a point or a comma stands between thousands, as it must be the other one."""
+    return {",": ".", ".": ","}.get(thousands) or decimal or "."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +129,7 @@ class Wanted:
     sep: str | None = None
     encoding: str | None = None
     decimal: str | None = None
+    thousands: str | None = None
     sheet: str | None = None
     recognise: bool = False
 
@@ -104,7 +141,9 @@ class Wanted:
 
     def said(self) -> list[str]:
         """Return the names of what was said."""
-        return [name for name in ("sep", "encoding", "decimal", "sheet") if getattr(self, name) is not None]
+        return [
+            name for name in ("sep", "encoding", "decimal", "thousands", "sheet") if getattr(self, name) is not None
+        ]
 
 
 # Private text tables line by line: what a line holds affects its own record only.
@@ -262,7 +301,8 @@ _SAID_SEP = re.compile(r"sep=(.)\r?\n")
 class CsvTable:
     """A text table of known encoding, separator and header: ``text`` of a public file, ``records`` of a private one.
 
-    ``zeros``: public columns with cells such as 007.
+    ``zeros``: public columns with cells such as 007. ``groups``: those that hold numbers with a mark between thousands,
+    and the mark.
     """
 
     path: Path
@@ -270,6 +310,7 @@ class CsvTable:
     format: TableFormat
     text: str = ""
     zeros: frozenset[str] = frozenset()
+    groups: Mapping[str, str] = field(default_factory=dict)
     records: list[str | list[str]] = field(default_factory=list)
 
     def frame(self, text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
@@ -284,6 +325,7 @@ class CsvTable:
             frame = pd.DataFrame({i: pd.Series(cells, dtype=cells.dtype) for i, cells in enumerate(made)})
             frame.columns = pd.Index(self.names)
             return frame
+        groups = self.groups if self.format.thousands else {}
         with _readable(self.path, pd.errors.ParserWarning), warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
@@ -292,48 +334,57 @@ class CsvTable:
                 **_exact(pd.__version__),
                 header=0,
                 names=list(range(len(self.names))),  # pandas would rename a name that stands twice
-                dtype={i: "object" for i, name in enumerate(self.names) if name in text},
+                dtype={i: "object" for i, name in enumerate(self.names) if name in text or name in groups},
                 index_col=False,
                 keep_default_na=False,
                 na_values=list(MISSING),
                 skipinitialspace=True,
                 low_memory=False,
             )
+        for j in range(len(self.names)) if "'" in self.text else ():
+            if not pd.api.types.is_numeric_dtype(frame[j].dtype):
+                frame[j] = [unguarded_cell(cell) if isinstance(cell, str) else cell for cell in frame[j].tolist()]
         frame.columns = pd.Index(self.names)
-        if self.format.decimal == ",":
-            for name in dict.fromkeys(self.names):
-                column = frame[name]
-                if name in text or self.names.count(name) > 1 or pd.api.types.is_numeric_dtype(column.dtype):
-                    continue
-                if comma_numbers(column):
-                    spelt = column.map(lambda cell: float(cell.replace(",", ".")), na_action="ignore")
-                    frame[name] = spelt.astype("float64")
+        for name in dict.fromkeys(self.names) if groups or self.format.decimal == "," else ():
+            column = frame[name]
+            if name in text or self.names.count(name) > 1 or pd.api.types.is_numeric_dtype(column.dtype):
+                continue
+            if name in groups or (self.format.decimal == "," and comma_numbers(column)):
+                spelt = column.map(lambda cell: float(self.format.spelt(cell)), na_action="ignore")
+                frame[name] = spelt.astype("float64")
         return frame
 
     def _private(self, numeric: Sequence[bool]) -> list[npt.NDArray[Any]]:
         """Return the columns of a private table, some rows at a time; ``numeric``: which columns hold numbers."""
         made: list[list[npt.NDArray[Any]]] = [[] for _ in numeric]
-        seen: dict[str, str | None] = dict.fromkeys(MISSING)
+        seen = _Seen.fromkeys(MISSING)
         for start in range(0, len(self.records), _BLOCK):
             rows = [_split(record, self.format.sep) for record in self.records[start : start + _BLOCK]]
-            seen = dict.fromkeys(MISSING) if len(seen) > _MOST_SEEN else seen
+            seen = _Seen.fromkeys(MISSING) if len(seen) > _MOST_SEEN else seen
             for blocks, numbers, cells in zip(made, numeric, zip(*rows, strict=True), strict=True):
-                blocks.append(self._numbers(cells) if numbers else _objects(map(seen.setdefault, cells, cells), cells))
+                blocks.append(self._numbers(cells) if numbers else _objects(map(seen.__getitem__, cells), cells))
         return [np.concatenate(blocks or [np.zeros(0, dtype=object)]) for blocks in made]
 
     def _numbers(self, cells: Sequence[str]) -> npt.NDArray[Any]:
         """Return private cells of numbers: float64 where all are finite; else as they are written, None where missing.
 
-        Where commas are decimal marks, a cell with a point is no number (and comes in quotes, so that it is not taken
-        for one): whether ``1.500`` is a thousand and a half or one and a half, nothing says.
+        A cell whose marks leave open what number it is comes in quotes, so that it is not taken for one.
         """
-        if self.format.decimal == ",":
-            cells = [repr(cell) if "." in cell else cell.replace(",", ".") for cell in cells]
+        if self.format.decimal == "," or self.format.thousands:
+            cells = list(map(self.format.spelt, cells))
         with suppress(ValueError):
             values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
             if np.isfinite(values).all() and "_" not in "".join(cells):
                 return values  # what as_number gives for each of them
         return _objects((None if cell.strip() in _MISSING else cell for cell in cells), cells)
+
+
+class _Seen(dict[str, str | None]):
+    """One copy of each text."""
+
+    def __missing__(self, cell: str) -> str:
+        found = self[cell] = unguarded_cell(cell)
+        return found
 
 
 def _objects(made: Iterable[str | None], cells: Sequence[str]) -> npt.NDArray[np.object_]:
@@ -356,9 +407,17 @@ def open_csv(
     decimal = wanted.decimal or (like.decimal if like is not None else "")
     if decimal not in ("", ".", ","):
         raise InvalidInputError(f"decimal (--decimal) must be '.' or ',', got {decimal!r}.")
+    thousands = wanted.thousands or (like.thousands if like is not None else "")
+    if thousands:
+        check_choice("thousands (--thousands)", thousands, THOUSANDS)
+        decimal = decimal or ("," if thousands == "." else "." if thousands == "," else "")
+        if thousands == decimal:
+            raise InvalidInputError(
+                f"thousands (--thousands) must be another mark than decimal (--decimal), got {thousands!r} for both."
+            )
     with _cells_of_any_length():
         if names is not None:
-            return _open_private(path, data, wanted, like, names, decimal=decimal or ".")
+            return _open_private(path, data, wanted, like, names, decimal=decimal or ".", thousands=thousands)
         text, encoding = _decoded(data, path, wanted)
         _check_text(text, path)
         said = _SAID_SEP.match(text)  # Excel's own first line
@@ -368,13 +427,22 @@ def open_csv(
         header, zeros = _check_cells(path, text, sep)
         text = _rewritten(text, sep) if _RETURN.search(text) else text
         decimal = decimal or ("," if sep != "," and _has_commas(text, sep) else ".")
+        found = _groups_in(text, sep, decimal, (thousands,) if thousands else THOUSANDS)
     named = _named(header)
-    known = TableFormat("CSV", sep=sep, encoding=encoding, decimal=decimal)
-    return CsvTable(path, named, known, text, frozenset(named[i] for i in zeros))
+    known = TableFormat("CSV", sep=sep, encoding=encoding, decimal=decimal, thousands=thousands)
+    groups = {named[i]: mark for i, mark in found.items()}
+    return CsvTable(path, named, known, text, frozenset(named[i] for i in zeros), groups)
 
 
 def _open_private(
-    path: Path, data: bytes, wanted: Wanted, like: TableFormat | None, names: Sequence[str], *, decimal: str
+    path: Path,
+    data: bytes,
+    wanted: Wanted,
+    like: TableFormat | None,
+    names: Sequence[str],
+    *,
+    decimal: str,
+    thousands: str,
 ) -> CsvTable:
     """Return a private table: its header says how it is written, every line is a record of its own."""
     data, encoding = _private_encoding(data, path, wanted, like)
@@ -392,7 +460,9 @@ def _open_private(
     sep = said[1] if said and wanted.sep is None else _separator(head, path, wanted, like, names)
     header, n_lines = header_of(lines, sep, end)
     records = records_of(path, lines[n_lines:], sep, len(header), end=end)
-    known = TableFormat("CSV", sep=sep, encoding=encoding.removesuffix("-le").removesuffix("-be"), decimal=decimal)
+    known = TableFormat(
+        "CSV", sep=sep, encoding=encoding.removesuffix("-le").removesuffix("-be"), decimal=decimal, thousands=thousands
+    )
     return CsvTable(path, _named(header), known, records=records)
 
 
@@ -487,7 +557,7 @@ def _one_by_one(stream: IO[bytes], *, packed: bool) -> Iterator[bytes]:
 
 def _named(header: list[str]) -> tuple[str, ...]:
     """Return the columns' names; a missing one is what pandas would call it, so that drop= can take it out."""
-    return tuple(canonical(name) or f"Unnamed: {i}" for i, name in enumerate(header))
+    return tuple(canonical(unguarded_cell(canonical(name))) or f"Unnamed: {i}" for i, name in enumerate(header))
 
 
 def _check_text(text: str, path: Path) -> None:
@@ -544,6 +614,26 @@ def _decoded(data: bytes, path: Path, wanted: Wanted) -> tuple[str, str]:
     plain = "utf-8" if b"\0" not in data and _is(data, "utf-8") else None
     name = plain or said or ("utf-8" if b"\0" in data else "cp1252")
     return _strictly(data, name, path), name
+
+
+def own_encoding(path: str | os.PathLike[str], known: str | None) -> str | None:
+    """Return the encoding of a text table that protects nobody, by all of its bytes; None of other files.
+
+    UTF-8, unless most of its letters beyond ASCII are none there: then ``known``, else cp1252.
+    """
+    place = Path(path)
+    if not place.name.lower().endswith(TEXT_SUFFIXES) or not place.is_file():
+        return None
+    with _readable(place):
+        data = gunzip(place.read_bytes()) if place.name.lower().endswith(".gz") else place.read_bytes()
+    if any(data.startswith(mark) for mark, _ in _BOMS):
+        return None
+    text = data.decode("utf-8", errors="replace")
+    lost = text.count(_NO_LETTER)
+    beyond = len(text) - len(text.encode("ascii", errors="ignore"))
+    if b"\0" not in data and 2 * lost <= beyond:
+        return "utf-8"
+    return known or ("utf-8" if b"\0" in data else "cp1252")
 
 
 def _private_encoding(data: bytes, path: Path, wanted: Wanted, like: TableFormat | None) -> tuple[bytes, str]:
@@ -634,7 +724,8 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
 
 def _cells(line: str, sep: str) -> list[str]:
     try:
-        return [canonical(cell) for cell in next(csv.reader([line], delimiter=sep, skipinitialspace=True), [])]
+        cells = next(csv.reader([line], delimiter=sep, skipinitialspace=True), [])
+        return [canonical(unguarded_cell(canonical(cell))) for cell in cells]
     except csv.Error:
         return []
 
@@ -684,14 +775,50 @@ def comma_numbers(column: pd.Series) -> bool:
     return all(_COMMA_NUMBER.fullmatch(cell) or _WHOLE_NUMBER.fullmatch(cell) for cell in cells)
 
 
+def _columns_of(text: str, sep: str) -> Iterator[list[str]]:
+    """Yield the cells of each column of a public file that are not missing."""
+    for column in zip_longest(*islice(filter(None, _reader(text, sep)), 1, None), fillvalue=""):
+        yield [cell.strip() for cell in column if cell.strip() not in MISSING]
+
+
+def _groups_in(text: str, sep: str, decimal: str, marks: Iterable[str]) -> dict[int, str]:
+    """Return the columns of a public file that hold numbers alone, some with a mark between thousands, and the marks.
+
+    One that would else be the decimal mark stands twice in some number, or beside the other one.
+    """
+    able: list[str] = []
+    for mark in marks:
+        group, more = (
+            rf"{MARKS[mark][1]}[0-9]{{3}}",
+            r"(?:[.,'\u2019 \u00a0\u202f][0-9])" if mark == decimal else "(?![0-9])",
+        )
+        some = rf"(?<![0-9])[1-9][0-9]{{0,2}}{group}{more}"
+        if re.search(rf'"[^"\n]*?{some}' if mark == sep else some, text):
+            able.append(mark)
+    found: dict[int, str] = {}
+    for i, cells in enumerate(_columns_of(text, sep)) if able else ():
+        for mark in able:
+            grouped, point = _grouped(mark, decimal), _point_beside(mark, decimal)
+            plain = re.compile(rf"[+-]?[0-9]*{re.escape(point)}?[0-9]+")
+            with_mark = [cell for cell in cells if grouped.fullmatch(cell)]
+            clear = mark != decimal or any(cell.count(mark) > 1 or point in cell for cell in with_mark)
+            if with_mark and clear and all(map(plain.fullmatch, set(cells).difference(with_mark))):
+                found[i] = mark
+    return found
+
+
 def _has_commas(text: str, sep: str) -> bool:
     r"""Whether some column of a public file holds decimal commas alone, not thousands' ones, and none points."""
-    columns = zip_longest(*islice(filter(None, _reader(text, sep)), 1, None), fillvalue="")
-    there = ([cell.strip() for cell in column if cell.strip() not in MISSING] for column in columns)
-    commas = False
-    for cells in there:
-        if any("." in cell for cell in cells) and all(_POINT_NUMBER.fullmatch(cell) for cell in cells):
+    commas, points = False, _grouped(".", ",")
+    for cells in _columns_of(text, sep):
+        decimals = [cell for cell in cells if "." in cell]
+        if (
+            decimals
+            and all(_POINT_NUMBER.fullmatch(cell) for cell in cells)
+            and not all(map(points.fullmatch, decimals))
+        ):
             return False
-        if any("," in cell and len(cell.rpartition(",")[2]) != 3 for cell in cells):
-            commas |= all(_COMMA_NUMBER.fullmatch(cell) or _WHOLE_NUMBER.fullmatch(cell) for cell in cells)
+        if any("," in cell and ("." in cell or len(cell.rpartition(",")[2]) != 3) for cell in cells):
+            kinds = (_COMMA_NUMBER, _WHOLE_NUMBER, points)
+            commas |= all(any(kind.fullmatch(cell) for kind in kinds) for cell in cells)
     return commas

@@ -7,7 +7,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,7 @@ def _chosen(path: Path, names: list[str], sheet: str | None) -> str:
 _EXCEL = (".xlsx", ".xlsm")
 SUFFIXES = (*TEXT_SUFFIXES, ".parquet", *_EXCEL, ".npz", ".npy")
 #: What may be said of how files of each kind are written.
-_HEEDED = {"CSV": ("sep", "encoding", "decimal"), "Excel": ("sheet",)}
+_HEEDED = {"CSV": ("sep", "encoding", "decimal", "thousands"), "Excel": ("sheet",)}
 #: Kinds whose columns have no declared type: each cell has its own.
 _LOOSE = ("Excel", "sqlite")
 
@@ -93,7 +93,8 @@ class Opened:
 
     ``frame`` takes columns of texts and the kinds of the public columns (None: it is public). ``spelt``: every cell is
     a text, so that a label is the number that it spells. ``matrix``: it is an array ``X`` with ``y`` and ``groups``
-    beside it. ``zeros``: columns of a public file with cells such as ``007``. ``blocks``, of a private table that is
+    beside it. ``zeros``: columns of a public file with cells such as ``007``, ``groups`` those with a
+    mark between thousands. ``blocks``, of a private table that is
     better not held as a whole, yields its rows as DataFrames, some at a time, of the columns named or of all.
     """
 
@@ -105,6 +106,7 @@ class Opened:
     spelt: bool = False
     matrix: bool = False
     zeros: frozenset[str] = frozenset()
+    groups: Mapping[str, str] = field(default_factory=dict)
     blocks: Callable[..., Iterator[pd.DataFrame]] | None = None
 
 
@@ -147,7 +149,9 @@ def open_table(
         raise InvalidInputError(f"{place} is empty. Write the table again.")
     if suffix in TEXT_SUFFIXES:
         text = open_csv(place, wanted, like=like, names=names)
-        return Opened(place, place.name, text.names, text.format, text.frame, spelt=True, zeros=text.zeros)
+        return Opened(
+            place, place.name, text.names, text.format, text.frame, spelt=True, zeros=text.zeros, groups=text.groups
+        )
     if suffix in _EXCEL:
         frame, sheet = read_excel(place, wanted.sheet)
         return _held(frame, place, place.name, TableFormat("Excel", part=f"sheet {sheet!r}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from pate.data._files.tables import (
     check_there,
     take_columns,
     uses_of,
+    without_empty,
 )
 from pate.data._validation import is_frame, other_names, quoted
 from pate.exceptions import InvalidInputError
@@ -48,7 +50,7 @@ _FEWEST, _MOST_EACH = 10, 100
 
 
 def about_owners(
-    held: Any, *, without: Collection[str | None] = (), how: str = "group={0!r} (--group {0})"
+    held: Any, *, without: Collection[str | None] = (), how: str = "group={0!r} (--group {1})"
 ) -> list[CuratorMessage]:
     """Return columns of a private table, opened or read whole, that seem to hold owners, where none was named.
 
@@ -74,10 +76,11 @@ def about_owners(
     for name, cells in zip(names, columns, strict=True):
         n_values = len(np.unique(cells))
         if _FEWEST <= n_values < len(cells) <= _MOST_EACH * n_values:
+            said = how.format(name, shlex.quote(str(name)))
             found.append(
                 CuratorMessage(
                     f"the column {name!r} has {n_values:,} values in {len(cells):,} records, as ids of people do. If "
-                    f"one person may have several records, protect people, not records: {how.format(name)}."
+                    f"one person may have several records, protect people, not records: {said}."
                 )
             )
     return found
@@ -138,6 +141,7 @@ def read_both(
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
+    thousands: str | None = None,
     sheet: str | None = None,
     dates: str = "auto",
     verbose: bool = False,
@@ -164,6 +168,8 @@ def read_both(
         For the private file; also for the public one if they cannot be recognised there. See :func:`read_table`.
     decimal : {".", ","} or None
         For the private file, and for those columns of the public one that hold decimal commas.
+    thousands : str or None
+        For both, see :func:`read_table`.
     dates
         See :func:`read_table`.
     verbose : bool
@@ -176,7 +182,13 @@ def read_both(
     Raises
     ------
     InvalidInputError
-        As :func:`read_table` and :func:`align_columns`; also: a column is in one file only.
+        As :func:`read_table` and :func:`align_columns`; also: a column is in one file only, or all are empty in the
+        public file.
+
+    Warns
+    -----
+    PateWarning
+        A column of the public file is entirely empty: it is left out of both.
 
     Notes
     -----
@@ -219,7 +231,7 @@ def read_both(
     check_choice("dates", dates, DATE_ORDERS)
     roles = Roles.said(target, group, id, drop, text, tiers)
     target, group, id, tiers = roles.target, roles.group, roles.id, roles.tiers
-    wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
+    wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, thousands=thousands, sheet=sheet)
     check_heeded(wanted, private, public)
     files = track((public, private), total=2, label="tables read", show=verbose)
     shown = open_table(next(files), _heeded(wanted, public, recognise=True))
@@ -228,13 +240,17 @@ def read_both(
     held = open_table(next(files), _heeded(wanted, private), like=shown.format, names=[*named, *others])
     roles = roles.of_matrix(held.names) if held.matrix else roles
     sides = _features(held, shown, roles, only_common=only_common)
-    public_table = take_columns(
-        shown,
-        [name for name in shown.names if name in sides.common],
-        replace(roles.within(shown.names), group=None, tiers=None),
-        dates=dates,
-        unlabelled=True,
+    public_table = without_empty(
+        take_columns(
+            shown,
+            [name for name in shown.names if name in sides.common],
+            replace(roles.within(shown.names), group=None, tiers=None),
+            dates=dates,
+            unlabelled=True,
+        )
     )
+    used = frozenset(public_table.X.columns)
+    sides = replace(sides, common=used, empty=tuple(sides.common - used))
     private_table = take_columns(
         held,
         [name for name in held.names if name in sides.common],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import as_names, canonical, check_choice, check_path, did_you_mean
-from pate._core.curator import joined_texts, tell_curator
+from pate._core.curator import joined_texts, tell_curator, warn
 from pate._core.files import mapped
 from pate.data._columns import (
     DATE,
@@ -35,11 +36,11 @@ from pate.data._columns import (
     tidy_like,
     warn_curator,
 )
-from pate.data._files._csv import TableFormat, Wanted, comma_numbers
+from pate.data._files._csv import MARKS, TableFormat, Wanted, comma_numbers
 from pate.data._files._opened import Opened, open_table
 from pate.data._validation import COMPARED, is_frame, quoted
 from pate.data.schema import Schema
-from pate.exceptions import InvalidInputError
+from pate.exceptions import InvalidInputError, PateWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -229,6 +230,7 @@ def read_table(
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
+    thousands: str | None = None,
     sheet: str | None = None,
     dates: str = "auto",
 ) -> Table:
@@ -271,7 +273,10 @@ def read_table(
         The text encoding. None: as the file's first bytes say; if they do not, a public file is read as UTF-8 or, if
         that fails, as cp1252, and a private one as the public one was.
     decimal : {".", ","} or None
-        The decimal mark of a CSV file; separators of thousands are not read. None: a point, or as in ``like``.
+        The decimal mark of a CSV file. None: a point, or as in ``like``.
+    thousands : {",", ".", "apostrophe", "space"} or None
+        What stands between thousands in a CSV file, as in 5,993. None: nothing, or as in ``like``; public columns of
+        such numbers are then refused.
     sheet : str or None
         The sheet to read, if a workbook has several.
     dates : {"auto", "day-first", "month-first", "text"}
@@ -322,7 +327,7 @@ def read_table(
     roles = Roles.said(target, group, id, drop, text)
     target, group, id = roles.target, roles.group, roles.id
     known = _kinds_of(like, asis=(*roles.text, target, group, id))
-    wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
+    wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, thousands=thousands, sheet=sheet)
     written = like.format if isinstance(like, Table) else None
     opened = open_table(path, wanted, like=written, names=None if known is None else list(known))
     kinds = None if known is None else {n: kind for n, kind in known.items() if n not in (target, group, id)}
@@ -490,6 +495,40 @@ def take_blocks(opened: Opened, features: list[str], roles: Roles, kinds: Mappin
     return _table(opened, pd.DataFrame(cells, columns=features, copy=False), roles, rest)
 
 
+def without_empty(public: Table) -> Table:
+    """Return a public table without its entirely empty columns, and warn of them: nothing says what they hold.
+
+    Raises
+    ------
+    InvalidInputError
+        All are empty.
+    """
+    empty = [name for name in public.X.columns if public.X[name].isna().all()]
+    if not empty:
+        return public
+    if len(empty) == public.X.shape[1]:
+        raise InvalidInputError(
+            f"{public.path.name} has no cell in {quoted(empty)}: its rows say nothing. Name another table."
+        )
+    warn(
+        f"column {quoted(empty)} is entirely empty in {public.path.name}, and so left out: nothing public says whether "
+        "it holds numbers or text, and private cells must not decide. Fill in some cells to use it.",
+        PateWarning,
+    )
+    kinds = {name: kind for name, kind in public.kinds.items() if name not in empty}
+    return replace(public, X=public.X.drop(columns=empty), kinds=kinds)
+
+
+def _of_thousands(name: str, opened: Opened) -> InvalidInputError:
+    mark = opened.groups[name]
+    other = f", or decimal={mark!r} (--decimal {mark}) if they stand before decimals" if mark in ",." else ""
+    return InvalidInputError(
+        f"{opened.name}: column {name!r} holds numbers with {MARKS[mark][0]} between thousands, as 5,993 has. Say "
+        f"thousands={mark!r} (--thousands {mark}){other}; if they are no numbers, text=[{name!r}] (--text "
+        f"{shlex.quote(name)})."
+    )
+
+
 def _tidy(
     X: pd.DataFrame, opened: Opened, text: Collection[str], dates: str
 ) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
@@ -504,6 +543,8 @@ def _tidy(
     remarks: dict[str, str] = {}
     for name in X.columns:
         column = X[name]
+        if name in opened.groups and name not in text and not opened.format.thousands:
+            raise _of_thousands(name, opened)
         form, said = ("", "") if name in text else date_form(column, dates)
         kind = "text" if name in text else f"{DATE}{form}" if form else column_kind(name, column)
         unsaid = kind == "text" and name not in text
@@ -567,11 +608,12 @@ class ColumnUse:
 
 @dataclass(frozen=True)
 class Sides:
-    """Names of features: those of both files, and those of one only."""
+    """Names of features: those of both files, those of one only, and those of both that are empty in the public one."""
 
     common: frozenset[str]
     private_only: tuple[str, ...]
     public_only: tuple[str, ...]
+    empty: tuple[str, ...] = ()
 
 
 def uses_of(held: Opened, shown: Opened, roles: Roles, sides: Sides, public: Table) -> tuple[ColumnUse, ...]:
@@ -590,6 +632,8 @@ def uses_of(held: Opened, shown: Opened, roles: Roles, sides: Sides, public: Tab
             use = ColumnUse(name, "the tier of each row, which is public")
         elif name in roles.drop:
             use = ColumnUse(name, "dropped")
+        elif name in sides.empty:
+            use = ColumnUse(name, "left out", "it is empty in the public file")
         elif name not in sides.common:
             side = "private" if name in sides.private_only else "public"
             use = ColumnUse(name, f"left out, as it stands in the {side} file only")

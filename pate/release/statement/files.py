@@ -6,6 +6,7 @@ refuses a file that lacks a field, has one too many, or contradicts itself.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -17,14 +18,15 @@ from pate._core.curator import warn
 from pate._core.events import event, is_logged
 from pate._core.files import read_json_file, write_text, writing
 from pate._core.recorder import playing
-from pate.exceptions import InvalidInputError, LedgerError, PateWarning
-from pate.ledger import Ledger, verify_ledger
+from pate.exceptions import InvalidInputError, LedgerError, PateError, PateWarning
+from pate.ledger import AS_STATED, FileCheck, Ledger, read_thing, statement_in, verify_ledger
 from pate.release.statement.model import PrivacyStatement
 
 __all__ = [
     "bind_released",
     "bind_statement",
     "check_against_ledger",
+    "check_files",
     "read_statement",
     "render_statement",
     "statement_schema",
@@ -82,6 +84,66 @@ def check_against_ledger(
             f"the statement is not the ledger's: {entry.status}: {entry.why}. Read it without --ledger, or ask for the "
             "file as it was released."
         )
+
+
+#: What no file shows by itself.
+ONLY_LEDGER = (
+    "Whoever edits a statement can make its digest, and the files' that it names, anew. That these are the files that "
+    "were released, what was charged for them, and what all releases together spent: only the ledger shows that "
+    "(--ledger)."
+)
+
+
+def check_files(files: Iterable[str | os.PathLike[str]]) -> tuple[FileCheck, ...]:
+    """Compare released files with what the statement among them says, without a ledger.
+
+    A statement must agree with itself, and other files with what one of the statements names.
+
+    Raises
+    ------
+    InvalidInputError
+        A file cannot be read, or none is a statement's JSON.
+    """
+    contents = [(os.fspath(file), Path(file).suffix.lower(), read_thing(file)[1]) for file in files]
+    found: dict[str, FileCheck] = {}
+    statements: list[PrivacyStatement] = []
+    for name, suffix, content in contents:
+        if suffix != ".pate" and "label_file_sha256" in (said := statement_in(content)):
+            try:
+                statements.append(PrivacyStatement.from_dict(said))
+                why = f"it agrees with itself; its digest is {statements[-1].digest}"
+                found[name] = FileCheck(name, AS_STATED, why)
+            except PateError as error:
+                found[name] = FileCheck(name, "changed", str(error))
+    if not found:
+        raise InvalidInputError(
+            "a statement's JSON (labels.statement.json) must be among the files where no ledger is: it holds the "
+            "digests to compare with. Name it, or the ledger: --ledger."
+        )
+    for name, suffix, content in contents:
+        found.setdefault(name, _by_statements(name, suffix, content, statements))
+    return tuple(found[name] for name, _, _ in contents)
+
+
+def _by_statements(name: str, suffix: str, content: Any, statements: list[PrivacyStatement]) -> FileCheck:
+    """Return what statements say of a file that is none."""
+    digest = hashlib.sha256(content).hexdigest()
+    for s in statements:
+        if s.label_file_sha256 == digest:
+            return FileCheck(name, AS_STATED, f"its SHA-256, {digest}, is that of the statement's {s.label_file}")
+        if content in (s.text().encode("utf-8"), s.html().encode("utf-8")):
+            return FileCheck(name, AS_STATED, "it is the page that the statement makes")
+        if suffix == ".pate" and statement_in(content) == s.to_dict():
+            return FileCheck(name, "unknown", "it holds this statement; whether the rest is as released, a ledger says")
+    if suffix == ".pate":
+        return FileCheck(name, "changed", "the statement in it is not the one beside it")
+    if Path(name).name in (f"{Path(s.label_file).stem}.statement{suffix}" for s in statements):
+        return FileCheck(name, "changed", "it is not the page that the statement makes")
+    if suffix in (".html", ".txt", ".json"):
+        return FileCheck(name, "unknown", "it is no page that the statement makes: a translation, or edited")
+    named = " or ".join(f"{s.label_file}, SHA-256 {s.label_file_sha256}" for s in statements if s.label_file)
+    why = f"its SHA-256 is {digest}, and the statement is of {named or 'no file'}: edited, or of another release"
+    return FileCheck(name, "changed", why)
 
 
 def bind_statement(statement: PrivacyStatement, ledger: Ledger | None) -> None:

@@ -6,6 +6,7 @@ What is shown of a statement's own texts (what was released, what a person state
 from __future__ import annotations
 
 import math
+import shlex
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -467,6 +468,6 @@ def card(s: StatementFields, say: Catalogue) -> str:
 
 def _commands(s: StatementFields) -> str:
     stem = s.label_file.rpartition(".")[0] or s.label_file or "labels"
-    plain = f"pate statement {stem}.statement.json --out page.html"
-    files = f"{s.label_file} {stem}.statement.json".strip()
-    return plain + (f"\npate verify {files} --ledger LEDGER.sqlite" if s.ledger_releases else "")
+    files = shlex.join([*([s.label_file] if s.label_file else []), f"{stem}.statement.json"])
+    plain = f"pate statement {shlex.quote(f'{stem}.statement.json')} --out page.html"
+    return f"{plain}\npate verify {files}" + " --ledger LEDGER.sqlite" * bool(s.ledger_releases)
