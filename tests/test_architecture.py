@@ -477,3 +477,19 @@ def test_only_one_module_draws_noise_and_writes_charges():
     assert callers_of("release_smooth") == {"release._transaction", "audit"}
     # A gate pays from the ledger that it is given (Ledger.pay), before it tests.
     assert callers_of("record") == {"release._transaction", "ledger", "dpsgd", "estimators"}
+
+
+#: What ``python -O`` leaves out may tell mypy that a name is not None, or of which type. It neither does nor checks.
+_TOLD = re.compile(r"[\w.]+ is not None|isinstance\([\w.]+, [\w. |]+\)")
+
+
+def asserts_more(tree: ast.AST) -> list[str]:
+    asserted = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    return [ast.unparse(one) for one in asserted if one.msg is not None or not _TOLD.fullmatch(ast.unparse(one.test))]
+
+
+@pytest.mark.long
+def test_nothing_rests_on_assert():
+    assert found_in(asserts_more) == {}
+    for doubtful in ("f(x)", "f(x) is not None", "x.made", "x in KNOWN", "x is not None, y", "isinstance(f(x), int)"):
+        assert asserts_more(ast.parse(f"assert {doubtful}"))

@@ -7,6 +7,7 @@ import difflib
 import math
 import numbers
 import os
+import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +30,7 @@ def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _
 
     NumPy, pandas and scikit-learn quote the cell that they stumble over (``could not convert string to float: 'Ms
     Smith'``), in errors and in warnings. Only the kind of the error is given; it is neither cause nor context of ours.
+    A refusal of public rows names them: inside, ``X`` means what is read, whoever's argument it was.
     """
     kind = ""
     try:
@@ -37,6 +39,9 @@ def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _
             return read(*args, **options)
     except PateError as error:
         refusal: Exception = error
+        if name == "X_public":  # what reads rows of either kind calls them X
+            text = re.sub(r"\bX\b", name, str(error))
+            error.args = (text if name in text else f"{name}: {text}",)
     except Exception as error:
         kind = type(error).__name__
     if kind:

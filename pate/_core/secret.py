@@ -58,6 +58,12 @@ def training_seed(seed: int | None, *path: int) -> int:
     return int(np.random.SeedSequence(entropy, spawn_key=path).generate_state(1)[0])
 
 
+def seed_generators(seed: int) -> None:
+    """Seed ``np.random`` and ``random``."""
+    np.random.seed(seed)  # noqa: NPY002
+    random.seed(seed)
+
+
 @contextmanager
 def global_generators(seed: int | None = None) -> Iterator[None]:
     """Seed ``np.random`` and ``random``, and give both back as they were.
@@ -68,8 +74,7 @@ def global_generators(seed: int | None = None) -> Iterator[None]:
     state, plain = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         if seed is not None:
-            np.random.seed(seed)  # noqa: NPY002
-            random.seed(seed)
+            seed_generators(seed)
         yield
     finally:
         np.random.set_state(state)  # noqa: NPY002

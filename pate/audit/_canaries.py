@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from pate._core.checks import check_choice, check_int, shown
+from pate._core.checks import check_choice, check_int, quietly, shown
 from pate._core.frames import plain_column
 from pate._core.types import FloatArray, IntArray
 from pate.audit._pair import bounds_picture, laws_of, pair, reached, some_places
-from pate.data import records_fingerprint
+from pate.data import read_rows, records_fingerprint
 from pate.estimators import PATEClassifier
 from pate.exceptions import (
     CuratorWarning,
@@ -250,6 +250,8 @@ class Asked:
 
     def __init__(self, X: Any, y: Any, groups: Any, X_public: Any) -> None:
         self.X, self.y, self.groups, self.X_public = X, np.asarray(plain_column(y)), groups, X_public
+        if X_public is not None:
+            self.X_public = read_rows(X_public, name="X_public")
         self.n_records = len(self.y)
 
     def replaced(self, kind: str, record: int, rng: np.random.Generator) -> tuple[Any, Any]:
@@ -289,6 +291,7 @@ class OfShards(Asked):
             class_indices(self.y, voters.classes_), owned(groups, self.n_records)[0]
         ):
             raise InvalidInputError("voters were fitted on other records than X, y, groups. Pass those, or a clone.")
+        quietly("X_public", voters._public_rows, self.X_public)  # refused here: all else asks of them as of X
         self.teachers, self.classes = voters, voters.classes_
 
     def prepare(self, queries: str, n_queries: int | None, mechanism: Any, adversary: Any, seed: int) -> None:

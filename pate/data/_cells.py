@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import CellKindError, canonical, cell_kind
+from pate._core.checks import CellKindError, canonical, cell_kind, quietly
 from pate._core.curator import tell_curator
 from pate._core.frames import plain_rows
 from pate._core.types import Mask
@@ -36,7 +36,7 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     they are texts: a list without them is refused. ``finite``: whether infinity counts as missing. Rows are as given
     where no cell is odd; an array is one of objects where ``like`` has texts among numbers, whatever its own cells are.
     """
-    X, schema = plain_rows(X), schema_like(like)
+    X, schema = plain_rows(X), quietly("X_public", schema_like, like)
     if is_sparse(X):
         return finite_sparse(X) if finite else (X, np.ones(X.shape[0], dtype=bool))
     if is_frame(X):

@@ -164,6 +164,7 @@ def make_shard_encoder(X_public: Any, *, max_categories: int = 50) -> ColumnTran
             "make_pipeline(SimpleImputer(), StandardScaler(), classifier)."
         )
     check_int("max_categories", max_categories, low=2)
+    read_rows(X_public, name="X_public")  # refuses what is no column, or there twice
     return _column_transformer({c: column_kind(c, X_public[c]) for c in X_public.columns}, max_categories)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import check_choice, check_int
+from pate._core.checks import check_choice, check_int, quietly
 from pate._core.frames import plain_rows
 from pate._core.recorder import note
 from pate._core.scale import column_scales
@@ -61,7 +61,7 @@ def select_queries(
     array([0, 1])
     """
     X_public = plain_rows(X_public, name="X_public")
-    n_public = np.shape(X_public)[0]
+    n_public = quietly("X_public", lambda: X_public.shape[0] if hasattr(X_public, "shape") else len(X_public))
     n_queries = check_int("n_queries", n_queries, low=1, high=n_public, remedy=f"There are {n_public} public rows.")
     check_choice("strategy", strategy, STRATEGIES)
     note("queries", rows=X_public, n_queries=n_queries, strategy=strategy)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from pate._core.checks import quietly
 from pate._core.frames import plain_rows
 from pate._core.progress import timed
 from pate._core.recorder import note
@@ -179,7 +180,7 @@ def fit_privately(
     asked = None
     if recipe_plan is not None and not number and offsets is None:  # else more is said of the labels of public rows
         some = X_public if said.ranges is None else made_up(said.ranges, row_shape)
-        asked = None if some is None else read_public(reader, some_rows(some, 0), recipe_plan)
+        asked = None if some is None else quietly("X_public", read_public, reader, some_rows(some, 0), recipe_plan)
     if run.augmentation is not None:
         run.augmentation.check_rows(features.shape[1:])
     records = said.canaries is not None and not said.canaries.gradients

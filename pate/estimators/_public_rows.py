@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
-from pate._core.checks import check_int, shown
+from pate._core.checks import check_int, quietly, shown
 from pate._core.curator import CuratorMessage, warn, warn_curator
 from pate._core.frames import plain_column, plain_rows
 from pate._core.progress import timed
@@ -188,6 +188,9 @@ class PublicRows(CountedFits, BaseEstimator):
     _row_shape: tuple[int, ...] | None = None
 
     def _check_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool = False) -> Any:
+        return quietly("X_public", self._read_public, X_public, teachers, reset=reset)
+
+    def _read_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool) -> Any:
         X_public = plain_rows(X_public, name="X_public")
         shape = image_shape(X_public, name="X_public")
         if reset:
@@ -198,7 +201,7 @@ class PublicRows(CountedFits, BaseEstimator):
             if names is not None and not is_frame(X_public):
                 raise InvalidInputError(
                     "X_public must be a DataFrame, as the private rows are: columns are identified by name. Pass one "
-                    "with the columns of X."
+                    "with their columns."
                 )
             X_public = by_name(X_public, names, name="X_public", other="the private rows")
         rows = teachers_rows(X_public, "X_public", teachers)
@@ -375,5 +378,10 @@ class PublicRows(CountedFits, BaseEstimator):
         X = by_name(X, names, other="the public rows")
         rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
         check_several(rows)
+        if width is not None and not is_texts(rows) and rows.shape[1] != width:
+            raise InvalidInputError(
+                f"X must have as many columns as X_public ({width}), got {rows.shape[1]}. Public and private rows need "
+                "the same features in the same order."
+            )
         self._check_names(rows, reset=False, kinds=False)
         return public, rows

@@ -701,7 +701,7 @@ def plan(
             raise InvalidInputError("n_records must be given beside the public rows, got None.")
         if X_public is not None:
             n_public = len_of(X_public)
-        n_public = check_int("n_public", n_public, low=1)
+        n_public = check_int("n_public" if X_public is None else "rows of X_public", n_public, low=1)
         n_records = check_int("n_records", n_records, low=1)
         if n_public >= FEWEST_PUBLIC:
             facts = PublicFacts(n_units=n_records, n_classes=n_classes, mu=1.0, n_public=n_public, kind=kind)

@@ -23,7 +23,7 @@ import numpy as np
 
 from pate._core.files import parse_json
 from pate.exceptions import FederationError, InvalidInputError
-from pate.federation._config import Bundle, Member
+from pate.federation._config import Bundle, Member, check_in_date
 from pate.federation._contract import Heard, Party
 
 #: The names in a certificate; and the JSON of a request, or of its answer.
@@ -69,6 +69,7 @@ def _context(bundle: Bundle, *, server: bool) -> ssl.SSLContext:
             f"bundle must have a certificate, its key and the authority's certificate that can be read, got "
             f"{', '.join(map(str, bundle))}. Ask for the bundle again."
         ) from None
+    check_in_date(bundle.certificate)
     return context
 
 

@@ -156,6 +156,13 @@ def names_in(certificate: str | os.PathLike[str]) -> set[str]:
     return set(names.get_values_for_type(x509.DNSName))
 
 
+def check_in_date(certificate: str | os.PathLike[str]) -> None:
+    """Refuse a certificate of one's own that has expired: others would only break off."""
+    last = x509.load_pem_x509_certificate(Path(certificate).read_bytes()).not_valid_after_utc
+    if datetime.now(UTC) > last:
+        raise InvalidInputError(f"{os.fspath(certificate)} expired on {last:%Y-%m-%d}. Ask for a bundle anew.")
+
+
 def check_party_name(name: str) -> str:
     """Return a name that can stand in a certificate: small letters, digits, hyphens and dots, and no address."""
     fits = isinstance(name, str) and len(name) <= 200 and re.fullmatch(rf"{_NAME}(\.{_NAME})*", name)

@@ -67,7 +67,8 @@ class Step:
             assert self.function is not None
             return self.function(*given)
         kind = type(self.layer)
-        assert kind in _KNOWN, kind
+        if kind not in _KNOWN:  # else it might mix records: its class was changed after it was read
+            raise InvalidInputError(f"a layer must stay what it was when the run began, got {kind.__name__}.")
         return kind.forward(self.layer, *given)
 
 

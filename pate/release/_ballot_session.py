@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from pate._core.checks import check_classes, check_int, check_real, shown
 from pate._core.curator import warn
@@ -156,6 +156,7 @@ def check_ballots(ballots: object) -> BallotSum:
 #: Sums that the rounds of a session release, and their facts; the name under which a ledger stores those facts.
 Sums = BallotSum | RightCounts | VectorSum
 Facts = BallotFacts | RightFacts | VectorFacts
+F = TypeVar("F", BallotFacts, RightFacts, VectorFacts)
 _KINDS: dict[str, type[Facts]] = {"facts": BallotFacts, "right": RightFacts, "vector": VectorFacts}
 
 #: Facts that tell no two requests apart. Which records they are the ledger knows, which is registered to them.
@@ -202,6 +203,12 @@ class _Cast:
     index: int
     facts: Facts
     drawn: list[float] | None
+
+    def of(self, kind: type[F]) -> F:
+        """Return the facts, if they are of the kind that was asked for."""
+        if not isinstance(self.facts, kind):
+            raise LedgerError("the ledger holds sums of another kind than were asked for. Restore it.")
+        return self.facts
 
 
 class _Rounds(OneHolder):
@@ -324,8 +331,7 @@ class BallotSession(_Rounds):
         """
         check_ballots(ballots)
         drawn, found, statement = self._next(ballots)
-        assert isinstance(found.facts, BallotFacts)
-        return BallotRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
+        return BallotRelease.of(drawn, found.of(BallotFacts), self.mechanisms[found.index], statement)
 
     def measure(self, counts: RightCounts) -> ReleasedCounts:
         """Release the next round as counts of the units that a public model is right about; else as :meth:`ask`.
@@ -353,8 +359,7 @@ class BallotSession(_Rounds):
                 f"counts must be RightCounts, got {shown(counts)}. pate.records.count_right makes it."
             )
         drawn, found, statement = self._next(counts)
-        assert isinstance(found.facts, RightFacts)
-        return ReleasedCounts.of(drawn, found.facts, self.mechanisms[found.index], statement)
+        return ReleasedCounts.of(drawn, found.of(RightFacts), self.mechanisms[found.index], statement)
 
     def ask_vectors(self, vectors: VectorSum) -> VectorRelease:
         """Release the next round of a sum of vectors; else as :meth:`ask`.
@@ -367,8 +372,7 @@ class BallotSession(_Rounds):
         if not isinstance(vectors, VectorSum):
             raise InvalidInputError(f"vectors must be a VectorSum, got {shown(vectors)}. pate.records makes it.")
         drawn, found, statement = self._next(vectors)
-        assert isinstance(found.facts, VectorFacts)
-        return VectorRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
+        return VectorRelease.of(drawn, found.of(VectorFacts), self.mechanisms[found.index], statement)
 
     def split(self, shares: Sequence[float]) -> None:
         """Replace the last round by several that cost no more together, chosen after the rounds before it.
@@ -802,8 +806,7 @@ class PaidCounts(_Rounds):
                 if self._paid.n_used != index:
                     return None
                 found, self.head = self._draw(counts, request)
-            assert isinstance(found.facts, RightFacts)
-            return ReleasedCounts.of(self._numbers(found, request), found.facts, self.mechanisms[index], None)
+            return ReleasedCounts.of(self._numbers(found, request), found.of(RightFacts), self.mechanisms[index], None)
 
     def _check(self, counts: RightCounts) -> None:
         check_same_records("counts", self._data, counts.registration(), "voted")

@@ -425,7 +425,7 @@ class _Rounds:
 
     def scaled(self, factor: float) -> _Rounds:
         found = replace(self, noise_multiplier=self.noise_multiplier * factor)
-        assert found.mechanisms  # noise beyond any use is refused here, where calibrate sees it
+        _ = found.mechanisms  # noise beyond any use is refused here, where calibrate sees it
         return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -170,7 +170,7 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         self._fingerprint, self._objects = fingerprint, read.objects
         self._partition_seeded = self.partition_seed is not None or playing() is not None
         self._set_columns(rows, read.given)
-        shown = None if X_public is None else self._public_rows(X_public)[0]
+        shown = None if X_public is None else quietly("X_public", self._public_rows, X_public)[0]
         fine = usable(classes, labels, complete, has_owner)
         warn_of_duplicates(rows, cut)
         # What cannot be used stands for nothing: those records are in no shard.
@@ -384,7 +384,10 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
             self._rehearse(X if shown is None else shown, n_rows, public=shown is not None)
         results = self._train(waiting, keys, X, labels, shards)
         work = self._work(X.shape[0])
-        with closing(watched(results, len(waiting), "teachers", self.verbose, work)) as finished:
+        with (
+            closing(watched(results, len(waiting), "teachers", self.verbose, work)) as finished,
+            self._interrupted(teachers),
+        ):
             for trained in finished:
                 if trained.failure is not None:
                     failed[trained.index] = trained.failure.why
@@ -403,6 +406,18 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
             "partition_.shard(number) yourself to see them. ",
         )
         return teachers
+
+    @contextmanager
+    def _interrupted(self, teachers: list[Any]) -> Iterator[None]:
+        """Have Ctrl-C say what is kept: it is the last line of what Python prints then."""
+        try:
+            yield
+        except KeyboardInterrupt as stop:
+            done = f"{sum(one is not None for one in teachers)} of {len(teachers)} teachers are finished"
+            kept = f"kept in {str(self.checkpoint_dir)!r}: the same fit goes on with the others"
+            lost = "none is kept. With checkpoint_dir= each is kept once it is finished, and the same fit goes on"
+            stop.args = (f"{done}, and {lost if self.checkpoint_dir is None else kept}.",)
+            raise
 
     def _key_of_cut(self, store: CheckpointStore | None, groups: Any, fingerprint: str) -> dict[str, Any]:
         """Return by what :func:`pate.partition` cuts this fit's data."""

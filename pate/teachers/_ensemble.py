@@ -28,6 +28,7 @@ from pate.teachers._shards import (
     current_config,
     global_seed,
     is_plain,
+    seed_names,
     seeded_clone,
     side_by_side,
     train_batch,
@@ -102,8 +103,8 @@ class TableTeachers(ShardEnsemble):
             self.feature_names_in_ = np.asarray(list(self._columns), dtype=object)
 
 
-#: Rows that a teacher looks at together where nothing else is said.
-_CHUNK_ROWS = 4096
+#: Rows that a teacher looks at together where nothing else is said; rows of all shards of one task.
+_CHUNK_ROWS = _TASK_ROWS = 4096
 
 
 @dataclass(repr=False, eq=False)
@@ -233,20 +234,22 @@ class TeacherEnsemble(TableTeachers):
     def _train(
         self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64], shards: list[Shard]
     ) -> Generator[Trained, None, None]:
+        names = seed_names(self.estimator)
+
         def task(i: int) -> ShardTask:
             try:
                 rows, y = self._cut(X, shards[i]), labels[shards[i]]
             except Exception as error:
                 return ShardTask(i, failure=Failure.of(error, "cutting its rows"))
             return ShardTask(
-                i, seeded_clone(self.estimator, self._seed, i), rows, y, keys[i], global_seed(self._seed, i)
+                i, seeded_clone(self.estimator, self._seed, i, names), rows, y, keys[i], global_seed(self._seed, i)
             )
 
+        # Small shards travel many at a time, by public numbers; a teacher that is kept travels alone.
+        most = _TASK_ROWS * self.partition_.n_shards // self.partition_.n_units
+        largest = max(8, min(most, 64)) if self.checkpoint_dir is None else 1
         # Rows are cut when joblib asks for the next task: never a second copy of all the data.
-        calls = (
-            ([task(i) for i in group],)
-            for group in batches(waiting, n_jobs=self.n_jobs, largest=8 if self.checkpoint_dir is None else 1)
-        )
+        calls = (([task(i) for i in group],) for group in batches(waiting, n_jobs=self.n_jobs, largest=largest))
         return side_by_side(
             train_batch,
             calls,
@@ -268,4 +271,5 @@ class TeacherEnsemble(TableTeachers):
             n_classes=len(self.classes_),
             chunk_size=chunk_size or _CHUNK_ROWS,
             config=current_config(),
+            trusted=is_plain(self.estimator),
         )

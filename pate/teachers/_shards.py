@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import re
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -16,6 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -25,11 +27,11 @@ from joblib import delayed, parallel_config
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.utils.metaestimators import available_if
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from pate._core.cluster import HERE, UnansweredCalls, all_answers, answer, answers, on_cluster, quiet_callbacks, workers
 from pate._core.curator import tell_curator, warn
-from pate._core.secret import global_generators, training_seed
+from pate._core.secret import global_generators, seed_generators, training_seed
 from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.teachers._usable import slices
 from pate.teachers.checkpoints import pack
@@ -63,13 +65,19 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+@lru_cache(maxsize=1)
+def _thread_pools(n_modules: int) -> ThreadpoolController:
+    """Return this process's pools of threads; to look for them takes longer than a small teacher's training."""
+    return ThreadpoolController()
+
+
 @contextmanager
 def contained() -> Iterator[None]:
     """Hold inner threads to one and silence warnings; both are as before afterwards.
 
     Hundreds of small problems side by side lose tenfold to threads that fight over each of them.
     """
-    with threadpool_limits(limits=1), warnings.catch_warnings():
+    with _thread_pools(len(sys.modules)).limit(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
@@ -406,11 +414,19 @@ class Asked:
     failure: Failure | None = None
 
 
-def seeded_clone(estimator: Any, seed: int, index: int) -> Any:
-    """Return an unfitted copy with every ``random_state``, nested ones too, set from the shard's index."""
-    copy = clone(estimator)
-    names = sorted(n for n in copy.get_params(deep=True) if n == "random_state" or n.endswith("__random_state"))
-    return copy.set_params(**{name: training_seed(seed, _SEED_PATH, index, j) for j, name in enumerate(names)})
+def seed_names(estimator: Any) -> list[str]:
+    """Return the names of every ``random_state``, nested ones too."""
+    return sorted(n for n in estimator.get_params(deep=True) if n == "random_state" or n.endswith("__random_state"))
+
+
+def seeded_clone(estimator: Any, seed: int, index: int, names: list[str] | None = None) -> Any:
+    """Return an unfitted copy with every ``random_state`` set from the shard's index; ``names`` if they are known."""
+    copy, names = clone(estimator), seed_names(estimator) if names is None else names
+    seeds = {name: training_seed(seed, _SEED_PATH, index, j) for j, name in enumerate(names)}
+    if [*seeds] == ["random_state"] and type(copy).set_params is BaseEstimator.set_params:
+        copy.random_state = seeds["random_state"]  # what set_params does, after a long look at all parameters
+        return copy
+    return copy.set_params(**seeds)
 
 
 def global_seed(seed: int, index: int) -> int:
@@ -421,11 +437,11 @@ def global_seed(seed: int, index: int) -> int:
 def train_batch(tasks: list[ShardTask], config: dict[str, Any]) -> list[Trained]:
     """Train a few teachers, one after the other."""
     # "sequential": an estimator's own n_jobs would multiply with ours.
-    with contained(), parallel_config("sequential"), sklearn.config_context(**config):
+    with contained(), global_generators(), parallel_config("sequential"), sklearn.config_context(**config):
         trained = []
         for task in tasks:
-            with global_generators(task.seed):
-                trained.append(_train(task))
+            seed_generators(task.seed)
+            trained.append(_train(task))
         return trained
 
 
@@ -466,19 +482,22 @@ def vote_batch(
     n_classes: int,
     chunk_size: int,
     config: dict[str, Any],
+    trusted: bool,
 ) -> list[Asked]:
-    """Ask a few teachers (index, model, seed) about all rows, ``chunk_size`` at a time."""
-    with contained(), parallel_config("sequential"), sklearn.config_context(**config):
+    """Ask a few teachers (index, model, seed) about all rows, ``chunk_size`` at a time.
+
+    ``trusted``: whether they were made of a plain estimator (:func:`is_plain`).
+    """
+    with contained(), global_generators(), parallel_config("sequential"), sklearn.config_context(**config):
         asked = []
         for index, model, seed in teachers:
-            with global_generators(seed):
-                asked.append(_vote(index, model, X, n_classes, chunk_size))
+            seed_generators(seed)
+            asked.append(_vote(index, model, X, n_classes, chunk_size, trusted))
         return asked
 
 
-def _vote(index: int, model: Any, X: Any, n_classes: int, chunk_size: int) -> Asked:
+def _vote(index: int, model: Any, X: Any, n_classes: int, chunk_size: int, trusted: bool) -> Asked:
     labels = np.empty(X.shape[0], dtype=np.int16 if n_classes <= np.iinfo(np.int16).max else np.int32)
-    trusted = is_plain(model)
     for part in slices(X.shape[0], chunk_size):
         try:
             said = np.asarray(_predict(model, X, part, trusted=trusted))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pate.data import Partition, count_cross_shard_duplicates, partition, recognised_by, records_fingerprint
+from pate.data import Partition, _overlap, count_cross_shard_duplicates, partition, recognised_by, records_fingerprint
 from pate.data._columns import owners_of
 from pate.data.partition import distinct_ids
 from pate.exceptions import InvalidInputError
@@ -244,6 +244,17 @@ def test_duplicates_agree_with_a_plain_count(rows, seed):
     assert count_cross_shard_duplicates(text, p) == expected
     assert count_cross_shard_duplicates(text.astype("category"), p) == expected
     assert count_cross_shard_duplicates(text.to_numpy(dtype=object), p) == expected
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32, np.float64])
+def test_rows_that_all_differ_are_seen_at_a_glance(dtype, monkeypatch):
+    digests = _overlap.row_digests
+    monkeypatch.setattr(_overlap, "row_digests", lambda X: looked.append(1) or digests(X))
+    rows, looked = np.stack(np.unravel_index(np.arange(8**3), (8, 8, 8)), axis=1).astype(dtype), []
+    p = Partition(np.arange(len(rows)) % 2, 2)
+    assert (count_cross_shard_duplicates(rows, p), looked) == (0, [])
+    rows[1] = rows[-2]
+    assert (count_cross_shard_duplicates(rows, p), looked) == (1, [1])
 
 
 def test_duplicates_print_nothing_and_check_the_length(capsys):

@@ -396,7 +396,7 @@ def test_layers_that_change_their_type_are_not_run():
 
     engine = build_engine(Gated, F, K)
     engine.module.tanh.__class__ = Cumulating
-    with pytest.raises(AssertionError):
+    with pytest.raises(InvalidInputError, match="stay what it was when the run began, got Cumulating"):
         moved_by_one(engine)
 
 

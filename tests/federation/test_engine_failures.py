@@ -149,6 +149,33 @@ def test_a_payload_of_no_field_elements_is_refused(tmp_path, data):
     federation.close()
 
 
+@pytest.mark.parametrize(
+    "flood",
+    [
+        "link.transport.write(struct.pack('<qI', 1, (1 << 28) + 1))",
+        "[send(link, 10**6 + k, bytes(100)) for k in range(20)]",
+    ],
+)
+def test_messages_beyond_their_limits_are_refused_before_they_are_held(tmp_path, flood):
+    liar = hacked(
+        tmp_path,
+        f"""
+        import struct
+        start, send = session.start, _exchange.Link.send
+        async def honest_until_all_are_there():
+            await start()
+            _exchange.Link.send = lambda link, label, payload: {flood}
+        session.start = honest_until_all_are_there
+        """,
+    )
+    (tmp_path / "honest").mkdir()
+    honest = {"kind": hacked(tmp_path / "honest", "_exchange._MOST_HELD = 1000")}  # bytes that nobody asked for yet
+    federation = Federation(tmp_path, 3, 1, start_deadline=20.0).start(p0=honest, p1={"kind": liar}, p2=honest)
+    outcomes = summing(federation)
+    says([outcomes[0], outcomes[2]], "hospital-b sent what the protocol does not have", "it was not read")
+    federation.close()
+
+
 def test_a_party_that_lies_about_its_numbers_chooses_the_sum_and_breaks_nothing(tmp_path):
     # Not detected, as documented; the others' part of the sum stays hidden in it all the same.
     liar = hacked(

@@ -1,9 +1,11 @@
 """Attacks on a site: what a coordinator could say to make it consent to, count, run or reveal what it should not."""
 
+import io
 import json
 import subprocess
 import sys
 import warnings
+import zipfile
 from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
@@ -225,6 +227,39 @@ def test_a_round_of_more_numbers_than_the_plan_names_is_refused_before_it_is_cha
     with pytest.raises(Refusal, match="more numbers than the plan names"):
         post(site, "/round", digest=plan.digest, index=0, kind="ballots", bound=1 << 190)
     assert post(site, "/end", digest=plan.digest) == {"charged": False}
+
+
+def bombs(archive):
+    """Return archives that unpack to far more than they are, and name what they must not."""
+    parts = {one.filename: archive.read(one) for one in archive.infolist()}
+    for name, data, method in (
+        ("space.safetensors", bytes(1 << 26), zipfile.ZIP_DEFLATED),
+        ("manifest.json", b"[" * (1 << 24), zipfile.ZIP_LZMA),
+        ("manifest.json", b"[" * (1 << 20), zipfile.ZIP_STORED),
+        ("space.safetensors", b"\xff" * 7 + bytes(9), zipfile.ZIP_STORED),
+        ("../../outside.safetensors", b"", zipfile.ZIP_STORED),
+    ):
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w", method) as out:
+            for part, held in (parts | {name: data}).items():
+                out.writestr(part, held)
+        yield made.getvalue()
+
+
+def test_an_archive_that_would_fill_memory_is_refused_before_it_is_unpacked(local, monkeypatch):
+    site = local.site(0, (X, Y), classes=(0, 1), consent=CONSENT)
+    voters, door = RecordVoters(None, SignedSpace().fit(X[:50]), classes=(0, 1)), InputSpec(kind="array", n_features=3)
+    whole = Question(kind="ballots", voters=voters, unit="record", door=door).to_bytes()
+    inflated = []
+    monkeypatch.setattr(zipfile, "_get_decompressor", lambda *method: inflated.append(method))
+    for n, bomb in enumerate(bombs(zipfile.ZipFile(io.BytesIO(whole)))):
+        plan = replace(PLAN, nonce=f"b{n}")
+        assert post(site, "/plan", plan=plan.to_dict())["accepted"]
+        site.at_work.engine = SimpleNamespace(close=lambda: None)
+        with pytest.raises(Refusal, match="its own operator sees why"):
+            site.answer(ASKS, "/round", {"digest": plan.digest, "index": 0, "kind": "ballots", "bound": 1 << 190}, bomb)
+        assert post(site, "/end", digest=plan.digest) == {"charged": False}
+    assert [method for method in inflated if method != (zipfile.ZIP_STORED,)] == []
 
 
 @pytest.mark.parametrize("kind", [SignedSpace(), SoftSpace(8, 3), HardSpace(8)], ids=lambda one: one.kind)

@@ -5,16 +5,17 @@ import socket
 import ssl
 import threading
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import numpy as np
 import pandas as pd
 import pytest
-from sites_of import ASKS, CONSENT, PLAN, TOTAL, Local, blobs, fixed_teachers, wait_for_port
+from sites_of import ASKS, CONSENT, PLAN, TOTAL, Local, blobs, fixed_teachers, free_ports, wait_for_port
 
 from pate import Budget
 from pate.exceptions import FederationError, InvalidInputError, PateError
 from pate.federation import Party, Plan, Site, SitesPlan
-from pate.federation._channel import Refusal, call, rows_of, rows_to_bytes
+from pate.federation._channel import Refusal, Server, call, rows_of, rows_to_bytes
 from pate.federation._config import Bundle, issue, make_authority
 from pate.federation._site import mechanisms_of
 from pate.mechanisms import GNMax, NoisyHistogram, rounds_charge
@@ -313,6 +314,38 @@ def test_certificates_say_who_is_who(waiting, tmp_path):
             answer = b""
     assert answer == b""
     assert facts(shared, site, shared.bundles["registry"])["name"] == "site-0"
+
+
+def test_an_expired_certificate_is_taken_by_neither_side_and_said_to_be_expired(shared, tmp_path, monkeypatch):
+    class LongAgo(datetime):
+        @classmethod
+        def now(cls, tz):
+            return datetime.now(tz) - timedelta(days=500)
+
+    with monkeypatch.context() as long_ago:
+        authority = make_authority(tmp_path / "authority")
+        long_ago.setattr("pate.federation._config.datetime", LongAgo)
+        old = {name: issue(authority, name) for name in ("old-registry", "site-1")}
+    now = {name: issue(authority, name) for name in ("registry", "site-1b")}
+    (port,) = free_ports(1)
+    site_1 = Party("site-1", "127.0.0.1", port)
+    with pytest.raises(InvalidInputError, match=r"party\.crt expired on \d{4}-\d\d-\d\d"):
+        Server("127.0.0.1", port, old["site-1"], None, None)
+    with pytest.raises(InvalidInputError, match=r"party\.crt expired on"):
+        call(site_1, "/facts", old["old-registry"], {}, deadline=5.0)
+    # Where the other side's clock is wrong, or its code: it is not listened to.
+    with monkeypatch.context() as lax:
+        lax.setattr("pate.federation._channel.check_in_date", lambda certificate: None)
+        server = Server("127.0.0.1", port, old["site-1"], lambda *args: {"heard": True}, lambda *args: 0)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        with pytest.raises(FederationError, match=r"not site-1's of this federation \(certificate has expired\)"):
+            call(site_1, "/facts", now["registry"], {}, deadline=5.0)
+        server.finish(0.0)
+        server = Server("127.0.0.1", port, now["site-1b"], lambda *args: {"heard": True}, lambda *args: 0)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        with pytest.raises(FederationError, match=r"does not take this certificate|broke off after"):
+            call(Party("site-1b", "127.0.0.1", port), "/facts", old["old-registry"], {}, deadline=5.0)
+        server.finish(0.0)
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,7 @@ def own_estimators(X, y, groups=None):
 
 def one_estimator(X, y, groups=None):
     """No clone: every teacher is the one object that was passed, and goes on where the last one stopped."""
-    with patch(
-        "pate.teachers._ensemble.seeded_clone", lambda estimator, seed, index: estimator.set_params(random_state=0)
-    ):
+    with patch("pate.teachers._ensemble.seeded_clone", lambda estimator, *given: estimator.set_params(random_state=0)):
         return shards(X, y, estimator=_sgd())
 
 

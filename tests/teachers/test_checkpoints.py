@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import signal
 import stat
 import subprocess
@@ -196,7 +197,9 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_is_finished(tmp_path, n_jobs):
     folder = tmp_path / "teachers"
     code, err = interrupted(folder, tmp_path, n_jobs=n_jobs, seed=0, ending=signal.SIGINT)
     assert code == -signal.SIGINT  # MLPClassifier swallows Ctrl-C: the fit must end all the same
-    assert err.rstrip().endswith("KeyboardInterrupt")
+    last = err.rstrip().splitlines()[-1]
+    assert "of 12 teachers are finished, and kept in" in last
+    assert last.endswith("teachers': the same fit goes on with the others.")
     if n_jobs == 1:  # an idle worker may tell of its own end, which is loky's business
         assert err.count("Traceback") == 1
     done = len(kept(folder))
@@ -206,6 +209,21 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_is_finished(tmp_path, n_jobs):
     assert resumed.n_resumed_ == done
     # No teacher that was stopped half-way was kept.
     assert [getattr(t, "estimator", t).n_iter_ for t in resumed.teachers_] == [40] * 12
+
+
+@pytest.mark.parametrize("kept_there", [True, False])
+def test_ctrl_c_says_how_many_teachers_are_kept(tmp_path, monkeypatch, kept_there):
+    train = _shards._train
+
+    def interrupted(task):
+        if task.index == 2:
+            raise KeyboardInterrupt
+        return train(task)
+
+    monkeypatch.setattr(_shards, "_train", interrupted)
+    said = f"and kept in '{tmp_path}': the same fit" if kept_there else "and none is kept. With checkpoint_dir="
+    with pytest.raises(KeyboardInterrupt, match=re.escape(f" of {K} teachers are finished, {said}")):
+        ensemble(tmp_path if kept_there else None).fit(X, Y)
 
 
 def test_a_drawn_seed_is_kept_with_the_teachers(tmp_path):

@@ -6,6 +6,7 @@ import hashlib
 import os
 import pickle
 import random
+import sys
 import traceback
 import warnings
 
@@ -29,11 +30,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from pate.data.partition import partition
 from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
-from pate.teachers import TeacherEnsemble, make_ensemble, make_teacher, named_teachers
+from pate.teachers import TeacherEnsemble, _shards, make_ensemble, make_teacher, named_teachers
 from pate.votes import Voter, hash_queries
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -508,6 +509,20 @@ def test_labels_of_any_kind_become_indices():
 
 
 # --- threads and silence -------------------------------------------------------------------------------------------
+
+
+def test_pools_of_threads_are_looked_for_again_after_an_import_alone(monkeypatch):
+    looked = []
+    monkeypatch.setattr(_shards, "ThreadpoolController", lambda: looked.append(1) or ThreadpoolController())
+    monkeypatch.delitem(sys.modules, "pate_nothing", raising=False)
+    _shards._thread_pools.cache_clear()
+    ensemble().fit(X, Y).vote(PUBLIC)
+    before = len(looked)  # the first fit may import something
+    ensemble().fit(X, Y).vote(PUBLIC)
+    assert len(looked) == before
+    monkeypatch.setitem(sys.modules, "pate_nothing", sys)  # a library may have come with it
+    ensemble().fit(X, Y)
+    assert len(looked) == before + 1
 
 
 @pytest.mark.parametrize(("backend", "n_jobs"), [("loky", 1), ("threading", 2), ("loky", 2)])

@@ -995,6 +995,27 @@ def test_progress_says_how_many_records_per_second(capsys):
     assert "teachers voting: 5 done" in said
 
 
+def test_ctrl_c_says_how_many_teachers_are_kept(tmp_path, monkeypatch):
+    train = _tasks.train_single
+
+    def interrupted(recipe, index, *given):
+        if index == 2:
+            raise KeyboardInterrupt
+        return train(recipe, index, *given)
+
+    monkeypatch.setattr(_tasks, "train_single", interrupted)
+    with pytest.raises(
+        KeyboardInterrupt, match=r"2 of 5 teachers are finished, and none is kept\. With checkpoint_dir="
+    ):
+        ensemble().fit(X[:60], Y[:60])
+    with pytest.raises(
+        KeyboardInterrupt, match=f"2 of 5 teachers are finished, and kept in '{tmp_path}': the same fit"
+    ):
+        ensemble(checkpoint_dir=tmp_path).fit(X[:60], Y[:60])
+    monkeypatch.undo()
+    assert ensemble(checkpoint_dir=tmp_path).fit(X[:60], Y[:60]).n_resumed_ == 2
+
+
 @pytest.mark.long
 def test_residual_nets_train_as_teachers():
     fitted = ensemble(SmallResNet, 2, epochs=3).fit(X[:240], Y[:240])

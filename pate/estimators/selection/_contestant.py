@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, clone
 
 from pate._core.checks import shown
 from pate._core.types import FloatArray, IntArray
-from pate.data import by_name, check_public_rows, is_frame, read_rows
+from pate.data import by_name, check_public_rows, is_frame, is_sparse, read_rows
 from pate.estimators._public_rows import OVERLAP
 from pate.estimators._queries import Queries
 from pate.exceptions import InvalidInputError, PateError
@@ -228,8 +228,11 @@ class Contestant(ABC):
         public = read_rows(self.facts.X_public, name="X_public")
         if is_frame(rows.X):
             public = by_name(public, rows.X.columns, name="X_public", other="X")
-        columns = [list(one.columns) if is_frame(one) else one.shape[1:] for one in (rows.X, public)]
-        if is_frame(rows.X) == is_frame(public) and columns[0] != columns[1]:
+        named = is_frame(rows.X) and is_frame(public)
+        columns = [list(one.columns) if named else one.shape[1:] for one in (rows.X, public)]
+        if is_sparse(rows.X) != is_sparse(public):
+            raise InvalidInputError(f"X_public must be sparse where X is, and dense where it is, for {self.name!r}.")
+        if columns[0] != columns[1]:
             raise InvalidInputError(
                 f"X_public must have the columns of X, in their order, for the candidate {self.name!r}: rows of "
                 f"{columns[1]}, not {columns[0]}."
