@@ -7,6 +7,7 @@ The targets of `predict_numbers.py`, and "noise", which is the age of another pe
 public rows, the ranges of columns as other rows have them; `records`: `PATERegressor` with 500 public rows. R2 on 4,000
 test rows and the share of them within the 90% interval, None where it is left out; a fit that is refused
 (`NotWorthwhileError`) has no figures. True noise. Development data: the limits of refusal were chosen on such tables.
+The table goes to docs/numbers.md.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _tables import Cell, filled, written
+from _tables import Cell, filled, write_page, written
 from dpsgd_numbers import parts_of
 from sklearn.metrics import r2_score
 
@@ -31,6 +32,7 @@ from pate import Budget, DPSGDRegressor, PATERegressor
 from pate.exceptions import NotWorthwhileError
 
 RESULT = Path(__file__).parent / "results" / "small_numbers.json"
+PAGE = Path(__file__).parents[1] / "docs" / "numbers.md"
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,35 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def table(told: dict[str, Any]) -> str:
+    """Return the means as Markdown, of what was not refused."""
+    names = list(dict.fromkeys(row["target"] for row in told["runs"]))
+    lines = [
+        f"| estimator, records, epsilon | {' | '.join(names)} | least R2 | within |",
+        "|---" * (len(names) + 3) + "|",
+    ]
+    for key, one in told["summary"].items():
+        method, *rest = key.split(", ")
+        label = ", ".join([{"dpsgd": "`DPSGDRegressor`", "records": "`PATERegressor`"}[method], *rest])
+        if not one["r2"]:
+            lines.append(f"| {label} |{' |' * len(names)} refused | |")
+            continue
+        within = one["within"]
+        within = "no interval" if within is None else f"{within[0]:.0%} to {within[2]:.0%}"
+        figures = [f"{one['r2'][name]:.2f}" for name in names] + [f"{one['least r2']:.2f}", within]
+        lines.append(f"| {label} | {' | '.join(figures)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure what is missing, and print and store what follows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--page", action="store_true", help="compute nothing: the page's table from the stored JSON")
     asked = parser.parse_args()
+    if asked.page:
+        write_page(PAGE, "small", table(json.loads(RESULT.read_text(encoding="utf-8"))))
+        return
     c = Config(targets=(("age", 0, 100),), records=(1_000,), epsilons=(3.0,), wide=(1.0,), seeds=(0,))
     c = c if asked.smoke else Config()
     result = None if asked.smoke else RESULT
@@ -110,6 +136,7 @@ def main() -> None:
     print(json.dumps(told["summary"], indent=1))
     if result is not None:
         result.write_text(written(told), encoding="utf-8")
+        write_page(PAGE, "small", table(told))
 
 
 if __name__ == "__main__":
