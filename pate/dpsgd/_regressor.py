@@ -56,7 +56,7 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
     mechanism, optimizer, augmentation, ledger, device, random_state, noise_seed, checkpoint_dir, callbacks, verbose
         As of :class:`pate.DPSGDClassifier`.
     measure : bool or None
-        Whether to spend 12 to 31% of the budget (of mu^2) on three measurements: first where in the given range the
+        Whether to spend 13 to 31% of the budget (of mu^2) on three measurements: first where in the given range the
         targets lie, by noisy histograms, so that training can scale them; at the end how far to shrink the model
         towards the mean, and how large its errors are then. None: measure under replace-one where no noise multiplier
         is given. Without it you are warned: the model may be noise.

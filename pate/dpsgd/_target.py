@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 _HISTOGRAMS = (0.015, 0.015, 0.015, 0.03)
 #: Shares of what shrinks the model, of the histogram of residuals, and of the sum of errors: at this n mu all of mu^2,
 #: least and most of it.
-_SHRINKING, _INTERVAL, _ERRORS = (85.0, 0.01, 0.1), (235.0, 0.01, 0.05), (600.0, 0.02, 0.08)
+_SHRINKING, _INTERVAL, _ERRORS = (85.0, 0.02, 0.1), (235.0, 0.01, 0.05), (600.0, 0.02, 0.08)
 #: What is summed to shrink the model, in spreads of the target, is clipped to this norm, at least and at most, and
 #: between where noise is so large a part of a spread.
-_LEAST_NORM, _MOST_NORM, _NOISE = 3.0, 12.0, 0.05
+_LEAST_NORM, _MOST_NORM, _NOISE = 3.0, 12.0, 0.02
 #: The model's outputs are stretched by no more than this.
 _STRETCHED = 2.0
 #: Means that shrink the model: of t, u, t u and u^2.
