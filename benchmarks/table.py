@@ -154,6 +154,13 @@ def pages() -> Iterator[str]:
             f"(load {heads['machine']['load_before']:.1f} before, {heads['load_after']:.1f} after)."
         )
     trees, million = read("hist_gradient_boosting"), read("million_rows")
+    if found := read("small_teachers"):
+        c = found["config"]
+        head = f"{c['n_teachers']:,} teachers of {c['n_shard']} records each"
+        yield f"\n| {head} | CPU s | plain loop | ratio | range |\n|---|---|---|---|---|"
+        for name, r in found["table"].items():
+            span = f"{r['ratio_low']:.2f} to {r['ratio_high']:.2f}"
+            yield f"| {name} | {r['ours_cpu_s']:.2f} | {r['plain_cpu_s']:.2f} | {r['ratio']:.2f} | {span} |"
     if trees:
         yield "\n| HistGradientBoosting | CPU s per fit | OpenMP threads |\n|---|---|---|"
         for name, r in trees["summary"].items():
