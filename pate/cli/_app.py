@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import errno
 import functools
 import inspect
 import json
@@ -450,8 +451,9 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:  # a disk that filled up, a folder that went away: no fault of the program
         where = "" if error.filename is None else f" {error.filename!r}"
+        remedy = "Allow more (ulimit -n 256)" if error.errno == errno.EMFILE else "Fix that"
         refusal = (
-            f"error: the system refused{where}: {error.strerror or error}. Fix that and run the same command again:"
+            f"error: the system refused{where}: {error.strerror or error}. {remedy} and run the same command again:"
         )
         complain(f"{refusal} finished teachers and paid labels are stored.", "red")
         sys.exit(2)

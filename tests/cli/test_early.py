@@ -177,12 +177,19 @@ def test_a_disk_that_fills_up_while_labels_are_written(tables, monkeypatch):  # 
     assert Ledger(tables / "private.csv.ledger.sqlite").used_fraction == spent
 
 
-def test_any_other_refusal_of_the_system_is_one_line(tables, monkeypatch):  # noqa: F811
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (errno.ENOSPC, "No space left on device. Fix that and run the same command again"),
+        (errno.EMFILE, "Too many open files. Allow more (ulimit -n 256) and run the same command again"),
+    ],
+)
+def test_any_other_refusal_of_the_system_is_one_line(tables, monkeypatch, code, told):  # noqa: F811
     def full(*args, **kwargs):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "some file")
+        raise OSError(code, os.strerror(code), "some file")
 
     monkeypatch.setattr(LabelJob, "run", full)
-    one_line(label(tables), "the system refused 'some file': No space left on device", "paid labels are stored")
+    one_line(label(tables), f"the system refused 'some file': {told}", "paid labels are stored")
 
 
 @pytest.mark.skipif(not shutil.which("mount") or os.geteuid() != 0, reason="needs the right to mount")
