@@ -54,14 +54,21 @@ def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _
     raise refusal
 
 
+#: Longer texts are compared as they are, but for outer blanks.
+_LONGEST_NFC = 10_000
+
+
 def canonical(value: Any) -> Any:
     """Return a text in the form in which texts are compared: NFC, without outer blanks; anything else as it is.
 
-    So are the texts in a tuple. A function of the value alone: no other record decides what is joined.
+    So are the texts in a tuple; a text of more than 10,000 characters keeps its Unicode form. A function of the value
+    alone: no other record decides what is joined.
     """
     if not isinstance(value, str):
         return tuple(map(canonical, value)) if isinstance(value, tuple) else value
-    return (value if value.isascii() else unicodedata.normalize("NFC", value)).strip()
+    # By str's own methods: a text's type may have others. NFC of many combining marks takes quadratic time.
+    as_it_is = str.isascii(value) or len(value) > _LONGEST_NFC
+    return str.strip(value if as_it_is else unicodedata.normalize("NFC", value))
 
 
 def folded(text: str) -> str:

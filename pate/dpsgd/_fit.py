@@ -214,7 +214,9 @@ def fit_privately(
     )
     plan.warn_if_short(said.budget)
     if not (number or begun.get("releases") or said.noise_multiplier is not None or n_marks):
-        check_worth(facts_of(said.budget, n_units, len(classes)), unit=unit, force=said.force)
+        check_worth(
+            facts_of(said.budget, shape.n_units, len(classes)), unit=unit, force=said.force
+        )  # the public number
     statement_of = partial(
         dpsgd_statement, plan, clipping=clipping, classes_given=said.classes is not None and not classes_inferred,
         bounds=said.bounds, unit=unit, rows_per_unit=said.records_per_group, n_canaries=n_marks,

@@ -394,7 +394,7 @@ def plan_training(
     )
     plan.warn_if_short(terms.budget)
     if not resumed:
-        check_worth(facts_of(terms.budget, ask.n_units, len(ask.classes)), unit=ask.unit, force=ask.force)
+        check_worth(facts_of(terms.budget, shape.n_units, len(ask.classes)), unit=ask.unit, force=ask.force)
     tried = made_up(schema, row_shape) if X_public is None else None
     made = TrainingPlan(clf, recipe_plan, plan, terms, X_public, like, ask, resumed, tried)
     check_stated(terms.stated, _may_be_stated(made))

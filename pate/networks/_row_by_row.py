@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
+from torch._functorch import autograd_function
+from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from pate.exceptions import InvalidInputError
@@ -207,8 +208,42 @@ def close(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=1e-4, atol=1e-5 * max(size, 1.0), equal_nan=True)
 
 
+def _calls_rules(module: nn.Module, rows: Tensor) -> bool:
+    """Whether a rule for batches is called where two rows run side by side, in the module or in its gradients.
+
+    Torch looks at what every such rule returns, of a Function or of an operator: a rule that no gradient passes is seen
+    there too. A torch without that look is taken to call some.
+    """
+    look = getattr(autograd_function, _LOOK, None)
+    if look is None:
+        return True
+    called: list[bool] = []
+
+    def seen(*args: Any, **options: Any) -> Any:
+        called.append(True)
+        return look(*args, **options)
+
+    weights, two = dict(module.named_parameters()), rows.detach().repeat(2, *[1] * (rows.dim() - 1))
+    setattr(autograd_function, _LOOK, seen)
+    try:
+        with suppress(Exception), torch.no_grad(), own_generator(0):  # what cannot run side by side calls nothing
+            vmap(lambda row: module(row[None])[0], randomness="same")(two)
+        with suppress(Exception), own_generator(0):
+            one = grad(lambda given, row: functional_call(module, given, (row[None],)).sum())
+            vmap(one, in_dims=(None, 0), randomness="same")(weights, two)
+    finally:
+        setattr(autograd_function, _LOOK, look)
+    return bool(called)
+
+
+#: What torch calls on every rule's result.
+_LOOK = "validate_vmap_returns_tuple_of_two_elements"
+
+
 def brings_rules(module: nn.Module, rows: Tensor) -> bool:
-    """Whether a torch.autograd.Function in it has a rule of its own for batches: one that sees all records at once."""
+    """Whether a Function or an operator in it has a rule of its own for batches: one that sees all records at once."""
+    if _calls_rules(module, rows):
+        return True
     rows = rows.detach().clone().requires_grad_(rows.is_floating_point())  # seen also before the first layer
     inputs = [p for p in (*module.parameters(), rows) if p.requires_grad]
     with torch.enable_grad(), own_generator(0):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pate._core.checks import canonical, quietly
+from pate._core.curator import PRIVATE
 from pate._core.frames import plain_rows
 from pate._core.types import FloatArray, IntArray
 from pate.data import (
@@ -357,7 +358,7 @@ def ask_block(ask: Callable[[IntArray], Any], start: int, asked: IntArray, size:
     """Ask about these places of a block, in a block of the same shape; where that fails, about half of them at a time.
 
     A row has its own place in every such block, so that the other rows change no bit of its answer. One about which
-    ``ask`` raises has none; want of memory is no row's doing, and raises.
+    ``ask`` raises has none; the curator is told of want of memory.
     """
     if not len(asked):
         return
@@ -365,10 +366,10 @@ def ask_block(ask: Callable[[IntArray], Any], start: int, asked: IntArray, size:
     block[asked] = start + asked
     try:
         answers = ask(block)
-    except MemoryError:
-        raise
-    except Exception:  # not shown: it may quote private values
+    except Exception as error:  # not shown: it may quote private values
         answers = None
+        if isinstance(error, MemoryError) and len(asked) == 1:
+            PRIVATE.warning("there was no memory to ask about a row alone: it counts as one without an answer")
     if answers is not None:
         found[start + asked] = answers[asked]
     elif len(asked) > 1:

@@ -352,7 +352,9 @@ class FromTransformer(Brought):
         return pd.DataFrame(block, columns=list(names))
 
     def _map(self, block: Any) -> npt.NDArray[Any]:
-        found = self.transformer_.transform(self._shown(block))
+        # What code that is not known keeps of a row reaches no other: it is shown to a copy.
+        known = is_known_throughout(self.transformer_)
+        found = (self.transformer_ if known else copy.deepcopy(self.transformer_)).transform(self._shown(block))
         return as_vectors("transformer", found, int(block.shape[0]), self.n_features_out_).astype(np.float64)
 
     def _provenance(self) -> str:

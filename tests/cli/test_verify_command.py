@@ -323,7 +323,14 @@ def test_who_has_the_released_files_alone_compares_them_with_their_statement(rel
         with contextlib.chdir(folder):
             said = run(["pate", "verify", *RELEASED], code=3 if name == "the model's numbers" else 1)
             assert f"{file}: CHANGED" in said or file in (STATEMENT, "labels.pate"), name
-    with contextlib.chdir(tmp_path):  # the statement of another file
+    with contextlib.chdir(tmp_path):
+        # A statement in a model vouches for nothing beside itself, whatever the model is called.
+        shutil.copy(release / "labels.pate", "labels.zip")
+        shutil.copy(release / "labels.pate", "model.csv")
+        assert run(["pate", "verify", "labels.zip", "model.csv", str(release / STATEMENT)], code=3).count("nknown") == 2
+        done = CliRunner().invoke(app, ["verify", "labels.zip"])
+        assert "must be among the files where no ledger is" in str(done.exception)
+        # the statement of another file
         Path("other.csv").write_text("row,label\n0,yes\n")
         said = run(["pate", "verify", "other.csv", str(release / STATEMENT)], code=1)
     assert f"and the statement is of labels.csv, SHA-256 {digest}: edited, or of another release" in said

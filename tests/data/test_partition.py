@@ -298,3 +298,14 @@ def test_spellings_of_one_person_give_one_fingerprint_and_one_owner(spelt):
         )
         assert (one, mine) == (other, theirs)
     assert len(set(owners_of(pd.DataFrame({"who": spelt}), "who", strict=True).tolist())) == 1
+
+
+def test_a_long_run_of_marks_or_a_texts_own_methods_stop_nobody():
+    long = "e" + "\u0301" * 200_000  # of 10,000 characters on NFC would take minutes
+    assert distinct_ids([long, f" {long}", "e\u0301", "\u00e9"], 4)[0].tolist() == [0, 0, 1, 1]
+
+    class Odd(str):
+        def isascii(self):
+            raise ValueError
+
+    assert distinct_ids([Odd("a"), "a "], 2)[0].tolist() == [0, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 
 import numpy as np
@@ -20,7 +21,7 @@ from pate.dpsgd.engines import PerRecordEngine
 from pate.dpsgd.engines._engine import clipped
 from pate.dpsgd.mechanisms import PoissonSGD
 from pate.exceptions import InvalidInputError, PerformanceWarning
-from pate.networks import MLP, Linear, RowByRow, TanhCNN
+from pate.networks import MLP, Linear, RowByRow, TanhCNN, brings_rules
 
 F, K = 6, 3
 
@@ -516,6 +517,37 @@ def test_a_batching_rule_is_found_before_the_first_layer_and_among_frozen_ones(f
     module = First(n_features=F, n_classes=K).requires_grad_(not frozen)
     X = torch.randn(9, F)
     assert torch.equal(RowByRow.of(module, X[:1])(X)[1:], RowByRow.of(module, X[:1])(X[1:]))
+
+
+@pytest.mark.parametrize("way", ["no_grad", "detach"])
+def test_a_batching_rule_is_found_where_no_gradient_passes(way):
+    class Aside(TanhMLP):
+        def forward(self, x):
+            with torch.set_grad_enabled(way != "no_grad"):
+                beside = NextRowsToo.apply(x.detach())
+            return super().forward(x + beside.detach())
+
+    module, X = Aside(n_features=F, n_classes=K), torch.randn(9, F)
+    assert brings_rules(copy.deepcopy(module), X[:1])
+    assert not brings_rules(TanhMLP(n_features=F, n_classes=K), X[:1])
+    assert torch.equal(RowByRow.of(module, X[:1])(X)[1:], RowByRow.of(module, X[:1])(X[1:]))
+
+
+@torch.library.custom_op("pate_tests::every_second", mutates_args=())
+def every_second(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+every_second.register_fake(torch.empty_like)
+every_second.register_vmap(lambda info, in_dims, x: (NextRowsToo.vmap(info, in_dims, x)[0], 0))
+
+
+def test_a_batching_rule_of_an_operator_is_found():
+    class Ruled(TanhMLP):
+        def forward(self, x):
+            return super().forward(every_second(x))
+
+    assert brings_rules(Ruled(n_features=F, n_classes=K), torch.zeros(1, F))
 
 
 def test_records_whose_gradients_depend_on_others_are_refused_whatever_mixed_them(monkeypatch):

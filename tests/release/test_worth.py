@@ -8,6 +8,7 @@ import pytest
 
 from pate import Budget, DPSGDClassifier, Ledger, PATEClassifier
 from pate.data import Schema
+from pate.dpsgd import SampledGaussian
 from pate.exceptions import NotWorthwhileError, ResultWarning
 from pate.jobs import LabelJob, predict_file
 from pate.models.recipes import share_in_words
@@ -35,6 +36,20 @@ def test_every_way_to_classes_refuses_what_noise_would_decide(tmp_path, make, sc
     with pytest.raises(NotWorthwhileError, match="nearly nothing is to be expected"):
         make(ledger=ledger).fit(X, Y, **({} if schema is None else {"schema": schema}))
     assert not ledger.releases()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("said", [{"nominal_n": 500}, {"sample_rate": 0.04, "n_steps": 9}])
+def test_where_the_number_of_records_is_private_it_refuses_nothing(said):
+    """What is refused follows from the nominal number; with 30 records as with 300."""
+    for n in (30, 300):
+        clf = DPSGDClassifier(
+            "linear",
+            budget=Budget(0.03, 1e-5),
+            classes=(0, 1),
+            mechanism=SampledGaussian(adjacency="add-or-remove", **said),
+        )
+        assert clf.fit(X[:n], Y[:n]).guarantee_.epsilon <= 0.03
 
 
 def test_a_job_refuses_it_too_and_force_goes_on(tmp_path):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from sklearn.kernel_approximation import Nystroem
@@ -243,9 +243,41 @@ def test_a_row_on_which_the_users_code_raises_is_zero_and_changes_no_other(kind,
     assert np.allclose(found, np.where(np.arange(5)[:, None] == 2, 0, X), rtol=1e-6)
     X[2] = 0
     assert np.array_equal(np.delete(rep.transform(X), 2, axis=0), np.delete(found, 2, axis=0))
-    rep._map = lambda block: (_ for _ in ()).throw(MemoryError)  # no row's doing
-    with pytest.raises(InvalidInputError, match="MemoryError"):
-        rep.transform(X)
+
+
+def hungry(X):
+    return np.empty(1 << 60, dtype="u1") if (X == 1.5).any() else X
+
+
+def test_a_row_that_takes_all_memory_is_zero_too_and_the_curator_is_told(caplog):
+    rep = FromTransformer(FunctionTransformer(hungry), provenance=SAID)
+    rep.fit(np.linspace(-2, 2, 30).reshape(-1, 3))  # no cell is 1.5
+    X = np.zeros((4, 3))
+    X[1] = 1.5
+    found = rep.transform(X + np.array([0.0, 0.0, 0.25]))
+    assert np.array_equal(found, [[0, 0, 0.25], [0, 0, 0], [0, 0, 0.25], [0, 0, 0.25]])
+    assert "no memory to ask about a row" in caplog.text
+
+
+class Latch(TransformerMixin, BaseEstimator):
+    """Turns every row over after it has seen a certain one."""
+
+    def fit(self, X, y=None):
+        self.sign_ = 1.0
+        return self
+
+    def transform(self, X):
+        if (X == 1.5).any():
+            self.sign_ = -1.0
+        return self.sign_ * X
+
+
+def test_what_the_users_code_keeps_of_a_row_reaches_no_other():
+    rep = FromTransformer(Latch()).fit(np.linspace(-2, 2, 30).reshape(-1, 3))
+    X = np.full((5, 3), 0.5)
+    before = rep.transform(X)
+    X[0] = 1.5
+    assert np.array_equal(rep.transform(X)[1:], before[1:])
 
 
 class Crowded(nn.Module):

@@ -108,7 +108,7 @@ def check_files(files: Iterable[str | os.PathLike[str]]) -> tuple[FileCheck, ...
     found: dict[str, FileCheck] = {}
     statements: list[PrivacyStatement] = []
     for name, suffix, content in contents:
-        if suffix != ".pate" and "label_file_sha256" in (said := statement_in(content)):
+        if not _is_archive(suffix, content) and "label_file_sha256" in (said := statement_in(content)):
             try:
                 statements.append(PrivacyStatement.from_dict(said))
                 why = f"it agrees with itself; its digest is {statements[-1].digest}"
@@ -125,6 +125,11 @@ def check_files(files: Iterable[str | os.PathLike[str]]) -> tuple[FileCheck, ...
     return tuple(found[name] for name, _, _ in contents)
 
 
+def _is_archive(suffix: str, content: Any) -> bool:
+    """Whether it is a model under any name, in which a statement vouches for nothing beside itself."""
+    return suffix == ".pate" or content[:2] == b"PK"
+
+
 def _by_statements(name: str, suffix: str, content: Any, statements: list[PrivacyStatement]) -> FileCheck:
     """Return what statements say of a file that is none."""
     digest = hashlib.sha256(content).hexdigest()
@@ -133,9 +138,9 @@ def _by_statements(name: str, suffix: str, content: Any, statements: list[Privac
             return FileCheck(name, AS_STATED, f"its SHA-256, {digest}, is that of the statement's {s.label_file}")
         if content in (s.text().encode("utf-8"), s.html().encode("utf-8")):
             return FileCheck(name, AS_STATED, "it is the page that the statement makes")
-        if suffix == ".pate" and statement_in(content) == s.to_dict():
+        if _is_archive(suffix, content) and statement_in(content) == s.to_dict():
             return FileCheck(name, "unknown", "it holds this statement; whether the rest is as released, a ledger says")
-    if suffix == ".pate":
+    if suffix == ".pate" or (_is_archive(suffix, content) and statement_in(content)):
         return FileCheck(name, "changed", "the statement in it is not the one beside it")
     if Path(name).name in (f"{Path(s.label_file).stem}.statement{suffix}" for s in statements):
         return FileCheck(name, "changed", "it is not the page that the statement makes")
