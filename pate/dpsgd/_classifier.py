@@ -58,7 +58,7 @@ def outputs(fitted: Any, X: Any, *, double: bool = False) -> torch.Tensor:
 
 @takes_former_names(**FORMER)
 @dataclass(repr=False, eq=False)
-class DPSGDClassifier(CountedFits, ClassScores, BaseEstimator):
+class DPSGDClassifier(ClassScores, CountedFits, BaseEstimator):
     """Train a torch module on private records by DP-SGD (differentially private stochastic gradient descent).
 
     Parameters

@@ -103,7 +103,7 @@ class NumberTrainingJob:
     ...     budget=Budget(3.0, 1e-5),
     ... )
     >>> print(job.plan)
-    DP-SGD learns from 3000 records in 40 steps, ...; no public rows; will spend (2.99..., 1e-05)-DP, ...
+    DP-SGD learns from 3000 records in 40 steps, ...; no public rows; will spend (...1e-05)-DP, ...
     >>> model = job.model(job.run())
     >>> bool(abs(model.predict(rows[["size"]]) - rows["price"]).mean() < 50)
     True

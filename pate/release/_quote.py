@@ -709,7 +709,7 @@ def check_enough(
     ... }
     >>> check_enough(3, GNMax(9.0), **facts)
     Traceback (most recent call last):
-    pate.exceptions.NotWorthwhileError: 3 of 600 public rows would get a label, which teaches hardly anything. Leave ...
+    pate.exceptions.NotWorthwhileError: 3 of 600 public rows would get a label, which teaches hardly anything of ...
     >>> check_enough(60, GNMax(99.0), commonest=0.8, **facts)
     Traceback (most recent call last):
     pate.exceptions.NotWorthwhileError: labels with noise of 99 votes are right with probability 0.76 at most, even ...
@@ -741,7 +741,8 @@ def warn_if_fewer(n_answers: int, n_queries: int, mechanism: Mechanism, budget: 
     Examples
     --------
     >>> from pate import GNMax
-    >>> warn_if_fewer(9, 9, GNMax(40.0), Budget(1.0, 1e-5))
+    >>> warn_if_fewer(9, 9, GNMax(40.0), Budget(1.0, 1e-5)) is None
+    True
     """
     if n_answers < n_queries:
         warn(

@@ -199,7 +199,7 @@ def test_nothing_is_left_in_the_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ledger = Ledger(tmp_path / "real.sqlite", total=BUDGET)
     model = PATEClassifier(
-        LogisticRegression(), n_teachers=6, budget=BUDGET, classes=(0, 1), queries=4, random_state=0, ledger=ledger
+        LogisticRegression(), n_teachers=6, budget=BUDGET, classes=(0, 1), queries=5, random_state=0, ledger=ledger
     )
     assert not replay(model, PAIR, X_public=P, published=True).refuted
     assert glob.glob(str(tmp_path / "pate-replay-*")) == []

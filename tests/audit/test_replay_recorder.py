@@ -145,7 +145,7 @@ def test_an_estimator_and_ballots_say_so_too():
     X = np.random.default_rng(0).normal(size=(80, 3))
     y = (X[:, 0] > 0).astype(int)
     clf = PATEClassifier(
-        GaussianNB(), n_teachers=5, budget=Budget(8.0, 1e-3), classes=(0, 1), mechanism=GNMax(3.0), queries=4
+        GaussianNB(), n_teachers=5, budget=Budget(8.0, 1e-3), classes=(0, 1), mechanism=GNMax(3.0), queries=5
     )
     fitted = in_replay(lambda: clf.fit(X[:60], y[:60], X_public=X[60:]))
     assert fitted.statement_.seeded

@@ -77,8 +77,10 @@ def test_remaining_and_export(ledger, tmp_path):
     assert "2 releases" in pate("remaining", ledger.path).output
     left = json.loads(pate("remaining", ledger.path, "--json").output)
     assert left["fraction_left"] == ledger.remaining().fraction_left
-    assert "Wrote 9 answers" in pate("export", ledger.path, tmp_path / "labels.csv", "--raw-csv").output
+    assert "Wrote 9 answers" in pate("export", ledger.path, tmp_path / "labels.csv").output
     assert "'=yes" in (tmp_path / "labels.csv").read_text()
+    assert "Wrote 9 answers" in pate("export", ledger.path, tmp_path / "raw.csv", "--raw-csv").output
+    assert "'=yes" not in (tmp_path / "raw.csv").read_text()
     again = pate("export", ledger.path, tmp_path / "labels.csv")
     assert isinstance(again.exception, InvalidInputError)
 

@@ -430,14 +430,12 @@ def test_records_are_mapped_by_the_workers_to_the_same_bits_though_one_is_killed
 
 
 @pytest.mark.long
-def test_what_a_worker_raises_over_records_is_not_quoted(spread):
+def test_what_a_worker_raises_over_records_is_not_quoted(spread, capfd, caplog):
     X = np.random.default_rng(0).normal(size=(300, 3))
     rep = FromTransformer(TalkativeMap()).fit(X)
     voters = RecordVoters(rep, SignedSpace().fit(X), classes=2)
-    with pytest.raises(InvalidInputError) as raised:
-        voters.hold(X, np.arange(300) % 2)
-    assert SECRET not in str(raised.value)
-    assert raised.value.__cause__ is None
+    voters.hold(X, np.arange(300) % 2)  # rows on which it raises are the zero vector
+    assert SECRET not in caplog.text + "".join(capfd.readouterr())
 
 
 @pytest.mark.long
