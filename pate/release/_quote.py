@@ -290,7 +290,8 @@ def price_as_planned(
 ) -> Quote:
     """Return the planned price, where it is this mechanism's and the ledger can still pay it; else a new one.
 
-    It has to be for as many queries and within the terms: what is said of a release is what is charged.
+    It has to be for as many queries and within the terms: what is said of a release is what is charged. Whoever planned
+    has warned of rows that will get no label; without a plan it is done here.
     """
     if planned is not None and planned[0] == n_queries:
         ledger, price = terms.ledger, planned[1]
@@ -303,7 +304,10 @@ def price_as_planned(
         within = price.n_queries <= n_queries and price.max_answers <= (terms.max_answers or price.max_answers)
         if own and within and (ledger is None or ledger.allows(charge, default_total=terms.budget)):
             return price
-    return price_of(n_queries, mechanism, terms)
+    price = price_of(n_queries, mechanism, terms)
+    if planned is None:
+        warn_if_fewer(price.max_answers, min(n_queries, terms.max_answers or n_queries), mechanism, terms.budget)
+    return price
 
 
 def affordable_answers(mechanism: Mechanism, terms: ReleaseTerms) -> int:

@@ -34,7 +34,7 @@ from pate.privacy.words import Guarantee
 from pate.records import TierFacts
 from pate.release._ballot_session import PaidCounts
 from pate.release._labels import LabelRelease
-from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_fewer, warn_if_weak
+from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import check_release_stated, make_statement
 from pate.release._stored import stored_rounds_of, weaknesses
 from pate.release._transaction import Transaction
@@ -234,8 +234,6 @@ def released(
                 terms = replace(terms, counts=())
                 transaction = Transaction(terms, data)
     price = price_as_planned(len(fresh), mechanism, terms, planned)
-    if planned is None:  # whoever planned has warned
-        warn_if_fewer(price.max_answers, min(len(fresh), terms.max_answers or len(fresh)), mechanism, terms.budget)
     asked = fresh[: price.n_queries]
     draw, release, bought = transaction.labels(
         mechanism,

@@ -21,7 +21,7 @@ from pate.privacy.offsets import check_offsets
 from pate.release._ballot_session import PaidCounts
 from pate.release._labels import LabelRelease
 from pate.release._pipeline import lean
-from pate.release._quote import Quote, ReleaseTerms, price_as_planned, warn_if_fewer, warn_if_weak
+from pate.release._quote import Quote, ReleaseTerms, price_as_planned, warn_if_weak
 from pate.release._release_labels import Questions, check_mechanism, check_votes
 from pate.release._statement import (
     _ACCOUNTING,
@@ -433,10 +433,9 @@ def opened(
         left = None if mark is None or ledger is None else left_over(ledger, mark, terms.budget)
         if left is not None:
             return transaction.session_again(mechanism, left)
-        price = price_as_planned(n_queries, mechanism, terms, planned)
-        if planned is None:  # whoever planned has warned
-            warn_if_fewer(price.max_answers, min(n_queries, terms.max_answers or n_queries), mechanism, terms.budget)
-        return transaction.session(mechanism, price, request=mark or "")
+        return transaction.session(
+            mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or ""
+        )
 
     paid, claim = claimed(ledger, mark, take)
     return LabelSession(paid, terms, data, classes, classes_inferred=classes_inferred, claim=claim)

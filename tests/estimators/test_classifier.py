@@ -347,7 +347,6 @@ def test_the_price_stays_within_the_budget_and_is_in_the_ledger(tmp_path, mechan
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StudentWarning)  # ten teachers under so much noise may agree on nothing
-        warnings.simplefilter("ignore", ResultWarning)  # and answer few
         clf.fit(X, Y, X_public=PUBLIC)
     assert clf.statement_.guarantee == clf.release_.guarantee
     assert clf.statement_.guarantee.epsilon <= epsilon
@@ -603,7 +602,6 @@ def test_vote_spreading_is_given_the_noisy_counts(monkeypatch):
     assert np.array_equal(given["labels"][clf.queries_], clf.release_.labels)
 
 
-@pytest.mark.filterwarnings("ignore:only 0 of:pate.exceptions.ResultWarning")
 def test_nothing_answered_leaves_a_constant_student_and_a_warning():
     with pytest.warns(StudentWarning, match="no label was released"):
         clf = classifier(gap=1e9).fit(X, Y, X_public=PUBLIC)

@@ -247,7 +247,6 @@ def test_the_plan_is_printed_before_anything_is_trained(files):
         work.run()
 
 
-@pytest.mark.filterwarnings("ignore:only . of the 15 public rows:pate.exceptions.ResultWarning")
 def test_the_cap_on_answers_is_in_the_plan_and_kept(files):
     work = job(*files, mechanism=ConfidentGNMax(1.0, 20.0, 8.0), max_answers=4)
     assert "at most 4 answered" in str(work.plan)
@@ -261,7 +260,6 @@ def test_a_plan_says_how_many_rows_are_free(tmp_path, files):
     assert "10 of 30 public rows asked (20 more are repeats or were answered before: free)" in str(work.plan)
 
 
-@pytest.mark.filterwarnings("ignore:at most 1 of the 15 public rows:pate.exceptions.ResultWarning")
 @pytest.mark.parametrize(
     "options",
     [
@@ -314,7 +312,6 @@ def test_another_encoding_still_finds_its_answers(tmp_path, files):
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:only .* public rows:pate.exceptions.ResultWarning")
 def test_many_runs_never_exceed_the_first_ones_budget(tmp_path, files):
     """Each run asks other rows at the same noise until the ledger says no; then it never says yes again."""
     ledger, budget, runs = tmp_path / "l.sqlite", Budget(2.0, 1e-4), 0

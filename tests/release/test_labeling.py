@@ -146,7 +146,6 @@ def test_ledger_answers_again_for_free_and_adds_up(tmp_path):
     assert Ledger(tmp_path / "l.sqlite").total == budget
 
 
-@pytest.mark.filterwarnings("ignore:at most 3 of the 6:pate.exceptions.ResultWarning")
 def test_ledger_never_exceeds_its_total(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite", total=Budget(1.0, 1e-5), currency="gdp")
     asked = 0

@@ -358,7 +358,6 @@ def test_a_release_is_priced_once(tmp_path, monkeypatch, way):
 
 
 @pytest.mark.parametrize("on_exhausted", ["raise", "abstain"])
-@pytest.mark.filterwarnings("ignore:only . of the 9:pate.exceptions.ResultWarning")
 def test_a_plan_that_others_overtook_is_priced_again(tmp_path, on_exhausted):
     """Between plan and release another process spends: the planned price is no licence."""
     ledger = Ledger(tmp_path / "ledger.sqlite")

@@ -433,10 +433,9 @@ def clipped(gradients: Sequence[torch.Tensor], clip: Clip | float, groups: Seque
     Shapes: ``gradients`` (n, \\*shape).
     """
     clip, groups = as_clip(clip), groups or (0,) * len(gradients)
-    finite = [g.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).reshape(len(g), math.prod(g.shape[1:])) for g in gradients]
-    odd = torch.stack([~torch.isfinite(g.reshape(len(g), math.prod(g.shape[1:]))).all(dim=1) for g in gradients]).any(
-        dim=0
-    )
+    flat = [g.reshape(len(g), math.prod(g.shape[1:])) for g in gradients]
+    finite = [g.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0) for g in flat]
+    odd = torch.stack([~torch.isfinite(g).all(dim=1) for g in flat]).any(dim=0)
     squares = torch.zeros(len(odd), max(groups) + 1, dtype=torch.float64, device=odd.device)
     for group, g in zip(groups, finite, strict=True):
         squares[:, group] += torch.linalg.vector_norm(g, dim=1, dtype=torch.float64).square()
