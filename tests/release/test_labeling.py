@@ -37,7 +37,6 @@ MECHANISMS = [GNMax(30.0), LNMax(30.0), NoisyHistogram(30.0), ConfidentGNMax(60.
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.family)
 @settings(max_examples=40)
 @given(epsilon=st.floats(0.05, 12), delta=st.sampled_from([1e-8, 1e-5, 1e-3]), n=st.integers(1, 60))
-@pytest.mark.filterwarnings("ignore:at most:pate.exceptions.ResultWarning")
 def test_never_over_budget(mechanism, epsilon, delta, n):
     budget = Budget(epsilon, delta)
     release = release_labels(VOTES.take(np.arange(n)), mechanism, budget=budget, on_exhausted="abstain")
