@@ -1,0 +1,216 @@
+"""PATE as in the papers, on MNIST: 250 networks, three mechanisms, a student each, and DP-SGD at the same epsilons.
+
+    PATE_DATA_HOME=... python experiments/papers_pipeline.py           # resumes; results/papers_pipeline.json
+    PATE_DATA_HOME=... python experiments/papers_pipeline.py --smoke   # does it run?
+
+The papers' protocol: 60,000 private records, the first 9,000 test rows public, accuracy on the last 1,000. Queries are
+drawn once; a mechanism asks as many as its paper did. Shards come from a secret and noise from the operating system;
+the seed decides weights, queries and students. Votes are kept in runs/, so that a stopped run goes on. The table and the
+picture go to docs/papers.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _tables import Cell, filled, write_page, written
+from matplotlib.figure import Figure
+
+from pate import (
+    Budget,
+    ConfidentGNMax,
+    DPSGDClassifier,
+    GNMax,
+    LNMax,
+    TorchTeacherEnsemble,
+    Votes,
+    account,
+    load_dataset,
+    release_labels,
+)
+from pate.models.students import fit_student, make_student
+from pate.networks import SmallCNN
+from pate.report.plots import COLOURS, figure_to_svg
+from pate.votes import ABSTAIN
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "experiments" / "results" / "papers_pipeline.json"
+PAGE, PICTURE = ROOT / "docs" / "papers.md", ROOT / "docs" / "images" / "papers.svg"
+WORK = ROOT / "runs" / "papers_pipeline"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is run: teachers as in experiments/reproduce/papernot2018_mnist.py, mechanisms as in the papers' tables."""
+
+    n_teachers: int = 250
+    epochs: int = 20
+    batch_size: int = 32
+    n_private: int | None = None
+    n_public: int | None = None
+    delta: float = 1e-5
+    #: Name, mechanism, its parameters, queries asked, and what was published: answers, epsilon, accuracy.
+    releases: tuple[tuple[str, str, tuple[tuple[str, float], ...], int, tuple[float, float, float] | None], ...] = (
+        ("2017", "LNMax", (("scale", 20.0),), 100, (100, 2.04, 98.0)),
+        ("2018", "GNMax", (("sigma", 40.0),), 300, None),
+        ("2018", "ConfidentGNMax", (("threshold", 200.0), ("sigma_threshold", 150.0), ("sigma", 40.0)), 640,
+         (286, 1.97, 98.5)),
+    )  # fmt: skip
+    student: str = "image"
+    seeds: tuple[int, ...] = (0,)
+
+
+SMOKE = replace(
+    Config(), n_teachers=5, epochs=1, n_private=500, n_public=300, student="label-spreading",
+    releases=(("2018", "GNMax", (("sigma", 1.0),), 40, None),),
+)  # fmt: skip
+MECHANISMS = {"LNMax": LNMax, "GNMax": GNMax, "ConfidentGNMax": ConfidentGNMax}
+
+
+def images(c: Config) -> Any:
+    """Return MNIST as the papers cut it."""
+    return load_dataset("mnist", protocol="paper", n_private=c.n_private, n_public=c.n_public)
+
+
+def kept_votes(c: Config, seed: int) -> Path:
+    """Return the file of the votes on all public rows."""
+    return WORK / f"{c.n_teachers}-{c.epochs}-{seed}.private" / "votes.npy"
+
+
+def train(c: Config, seed: int) -> dict[str, Any]:
+    """Train the teachers, keep their votes, and return times and accuracies."""
+    data, file = images(c), kept_votes(c, seed)
+    teachers = TorchTeacherEnsemble(
+        SmallCNN,
+        c.n_teachers,
+        classes=range(10),
+        epochs=c.epochs,
+        batch_size=c.batch_size,
+        optimizer="adam",
+        learning_rate=1e-3,
+        device="cpu",
+        n_jobs=1,
+        random_state=seed,
+    )
+    start = time.process_time()
+    teachers.fit(data.private.X, data.private.y)
+    trained = time.process_time()
+    votes = teachers.vote(data.public.X)
+    voted = time.process_time()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.save(file, votes.labels.astype(np.int8))
+    truth = data.public.y_for_evaluation
+    return {
+        "training_cpu_s": round(trained - start),
+        "voting_cpu_s": round(voted - trained),
+        "teacher": round(100 * float((votes.labels == truth).mean()), 2),
+        "plurality": round(100 * float((votes.counts.argmax(axis=1) == truth).mean()), 2),
+    }
+
+
+def run(c: Config, seed: int, mechanism: str) -> dict[str, Any]:
+    """Release labels by one mechanism, and return what they cost, and what a student of them and DP-SGD reach."""
+    _, _, parameters, n_queries, _ = next(r for r in c.releases if r[1] == mechanism)
+    data, noise = images(c), MECHANISMS[mechanism](**dict(parameters))
+    X, truth = data.public.X, data.public.y_for_evaluation
+    queries = np.random.default_rng(seed).permutation(len(X))[:n_queries]
+    votes = Votes.from_labels(np.load(kept_votes(c, seed))[:, queries], classes=range(10))
+    confident = mechanism == "ConfidentGNMax"
+    most = {"max_answers": n_queries} if confident else {}
+    release = release_labels(votes, noise, budget=Budget(1000.0, c.delta), **most)
+    report = account(votes, noise, delta=c.delta, **most)
+    labels = np.full(len(X), ABSTAIN)
+    labels[queries] = release.labels
+    answered = release.labels != ABSTAIN
+    start = time.process_time()
+    student = fit_student(make_student(c.student), X.reshape(len(X), -1), labels, random_state=seed)
+    student_seconds = time.process_time() - start
+    published = report.papernot2017 if report.papernot2018 is None else report.papernot2018
+    epsilons = {
+        "public": report.public.epsilon,
+        "data_dependent": report.data_dependent.reveal().epsilon,
+        "published": None if published is None else published.reveal().epsilon,
+    }
+    right = (student.predict(data.test.X.reshape(len(data.test.X), -1)) == data.test.y).mean()
+    return {
+        "answered": int(answered.sum()),
+        "labels_right": round(100 * float((release.labels == truth[queries])[answered].mean()), 2),
+        "student": round(100 * float(right), 2),
+        "student_cpu_s": round(student_seconds),
+        "epsilon": epsilons,
+        "dpsgd": {k: dpsgd(c, data, epsilons[k], seed) for k in ("public", "data_dependent")},
+    }
+
+
+def dpsgd(c: Config, data: Any, epsilon: float, seed: int) -> dict[str, Any]:
+    """Return what DP-SGD reaches by default at this epsilon."""
+    start = time.process_time()
+    clf = DPSGDClassifier(budget=Budget(epsilon, c.delta), classes=range(10), image_shape=(28, 28), random_state=seed)
+    flat = [part.X.reshape(len(part.X), -1) for part in (data.private, data.public, data.test)]
+    clf.fit(flat[0], data.private.y, X_public=flat[1])
+    return {
+        "accuracy": round(100 * float(clf.score(flat[2], data.test.y)), 2),
+        "cpu_s": round(time.process_time() - start),
+    }
+
+
+def cells(c: Config) -> Iterator[Cell]:
+    """Yield the training and then every release."""
+    for seed in c.seeds:
+        yield "teachers", {"seed": seed}, partial(train, c, seed)
+        for _, mechanism, *_ in c.releases:
+            yield "releases", {"seed": seed, "mechanism": mechanism}, partial(run, c, seed, mechanism)
+
+
+def table(told: dict[str, Any]) -> str:
+    """Return what was measured beside what was published, as Markdown."""
+    settings = {mechanism: rest for _, mechanism, *rest in told["config"]["releases"]}
+    years = {mechanism: year for year, mechanism, *_ in told["config"]["releases"]}
+    lines = [
+        "| mechanism | labels, right | epsilon: public / data-dependent / by the paper's analysis | student "
+        "| DP-SGD at the public / data-dependent epsilon | published: labels, epsilon, student |",
+        "|---" * 6 + "|",
+    ]
+    for row in told["releases"]:
+        parameters, asked, published = settings[row["mechanism"]]
+        named = ", ".join(f"{value:g}" for _, value in parameters)
+        epsilon = " / ".join("·" if e is None else f"{e:.2f}" for e in row["epsilon"].values())
+        of = f" of {asked}" if row["answered"] < asked else ""
+        beside = (
+            "·" if published is None else f"{years[row['mechanism']]}: {published[0]}, {published[1]}, {published[2]}"
+        )
+        lines.append(
+            f"| `{row['mechanism']}({named})` | {row['answered']}{of}, {row['labels_right']:.1f} | {epsilon} "
+            f"| {row['student']:.1f} | {' / '.join(format(d['accuracy'], '.1f') for d in row['dpsgd'].values())} "
+            f"| {beside} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure what is missing, and store it, the table and the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--page", action="store_true", help="compute nothing: table and picture from the stored JSON")
+    asked = parser.parse_args()
+    if asked.smoke:
+        print(table(filled(SMOKE, ["teachers", "releases"], cells(SMOKE), None)))
+        return
+    c = Config()
+    told = json.loads(RESULT.read_text(encoding="utf-8")) if asked.page else None
+    if told is None:
+        told = filled(c, ["teachers", "releases"], cells(c), RESULT)
+        RESULT.write_text(written(told), encoding="utf-8")
+    write_page(PAGE, "papers", table(told))
+
+
+if __name__ == "__main__":
+    main()
