@@ -5,8 +5,8 @@
 
 The papers' protocol: 60,000 private records, the first 9,000 test rows public, accuracy on the last 1,000. Queries are
 drawn once; a mechanism asks as many as its paper did. Shards come from a secret and noise from the operating system;
-the seed decides weights, queries and students. Votes are kept in runs/, so that a stopped run goes on. The table and the
-picture go to docs/papers.md.
+the seed decides weights, queries and students. Votes are kept in runs/: a stopped run goes on. Table and picture
+go to docs/papers.md.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _pictures import SIZE, WIDTH, plain, write_svg
 from _tables import Cell, filled, write_page, written
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from pate import (
@@ -38,7 +40,7 @@ from pate import (
 )
 from pate.models.students import fit_student, make_student
 from pate.networks import SmallCNN
-from pate.report.plots import COLOURS, figure_to_svg
+from pate.report.plots import COLOURS
 from pate.votes import ABSTAIN
 
 ROOT = Path(__file__).parents[1]
@@ -195,6 +197,53 @@ def table(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def times(told: dict[str, Any]) -> str:
+    """Return a sentence: how long training took here, and takes on a GPU (benchmarks/gpu.py)."""
+    (trained, *_), n = told["teachers"], told["config"]["n_teachers"]
+    gpu = json.loads((ROOT / "benchmarks" / "results" / "gpu.json").read_text(encoding="utf-8"))["teachers"]
+    seconds = n * gpu["cnn float32"]["training"]["grouped"]["seconds"]
+    students = [row["student_cpu_s"] for row in told["releases"]]
+    return (
+        f"The {n} teachers, `SmallCNN`s of 240 images each, are right on {trained['teacher']:.1f}% of the public "
+        f"images, and their plurality on {trained['plurality']:.1f}%. Training takes "
+        f"{trained['training_cpu_s'] / 60:.0f} minutes of one core, or {seconds:.0f} seconds on one "
+        f"{gpu['machine']['gpu']} (`benchmarks/gpu.py`); a student "
+        f"{min(students) / 60:.0f} to {max(students) / 60:.0f} minutes of one core."
+    )
+
+
+def picture(told: dict[str, Any]) -> Figure:
+    """Return accuracy against epsilon: for each release both kinds of epsilon, and DP-SGD at both."""
+    with rc_context({"font.size": SIZE}):
+        figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
+        ax = figure.subplots()
+        blue, orange = COLOURS["series-0"], COLOURS["series-1"]
+        for row in told["releases"]:
+            own, public = row["epsilon"]["data_dependent"], row["epsilon"]["public"]
+            ax.plot([own, public], 2 * [row["student"]], color=blue, lw=1.4, zorder=1)
+            ax.plot([own], [row["student"]], "o", color=blue, mfc="none", ms=9)
+            ax.plot([public], [row["student"]], "o", color=blue, ms=9)
+            text = f"{row['mechanism']}, {row['answered']} labels"
+            ax.annotate(text, (public, row["student"]), (10, 0), textcoords="offset points", va="center")
+        points = sorted((row["epsilon"][k], d["accuracy"]) for row in told["releases"] for k, d in row["dpsgd"].items())
+        ax.plot(*zip(*points, strict=True), "P-", color=orange, ms=8, lw=1.4)
+        for label, form in (
+            ("PATE's student, at its public epsilon", {"marker": "o", "color": blue}),
+            ("the same at its data-dependent epsilon (private)", {"marker": "o", "color": blue, "mfc": "none"}),
+            ("DP-SGD", {"marker": "P", "color": orange}),
+        ):
+            ax.plot([], [], ls="", ms=9, label=label, **form)
+        ax.set(xscale="log", xlabel="epsilon (smaller is more private)", ylabel="accuracy on new images, %")
+        ax.set_xlim(right=4 * max(epsilon for epsilon, _ in points))
+        ticks = [0.2, 0.5, 1, 2, 5, 10, 20]
+        low, high = ax.get_xlim()
+        shown = [tick for tick in ticks if low <= tick <= high]
+        ax.set_xticks(shown, [f"{tick:g}" for tick in shown])
+        plain(ax)
+        figure.legend(loc="outside lower center", frameon=False)
+    return figure
+
+
 def main() -> None:
     """Measure what is missing, and store it, the table and the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -209,7 +258,8 @@ def main() -> None:
     if told is None:
         told = filled(c, ["teachers", "releases"], cells(c), RESULT)
         RESULT.write_text(written(told), encoding="utf-8")
-    write_page(PAGE, "papers", table(told))
+    write_page(PAGE, "papers", table(told) + "\n\n" + times(told))
+    write_svg(picture(told), PICTURE)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ line ``<!-- not run: REASON -->`` before it, and must compile all the same.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import json
 import re
@@ -13,6 +15,7 @@ import shlex
 import sys
 import types
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,15 +36,38 @@ GROUP = typer.main.get_command(app)
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page."""
+    """A fenced block of a page; ``prints`` is the text block that stands right below it, if one does."""
 
     kind: str
     text: str
     why: str | None
+    prints: str | None
 
 
 def blocks(page: str) -> list[Block]:
-    return [Block(found["kind"], found["text"], found["why"]) for found in FENCE.finditer(page)]
+    found = list(FENCE.finditer(page))
+    below = [b if not page[a.end() : b.start()].strip() and b["kind"] == "text" else None for a, b in pairwise(found)]
+    texts = [None if text is None else text["text"] for text in (*below, None)]
+    return [Block(a["kind"], a["text"], a["why"], prints) for a, prints in zip(found, texts, strict=False)]
+
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+#: Noise is drawn anew each time: how far a printed number may lie from the page's, as a share of it.
+APART = 0.15
+
+
+def differs(printed: str, shown: str) -> bool:
+    """Whether words differ, or numbers by more than noise explains."""
+    if NUMBER.sub("0", printed).split() != NUMBER.sub("0", shown).split():
+        return True
+    numbers = zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True)
+    return any(abs(float(a) - float(b)) > APART * float(b) for a, b in numbers)
+
+
+def test_a_page_whose_output_differs_is_found():
+    assert not differs("0.91 with privacy\nnoise 12", "0.88 with  privacy\nnoise 12\n")
+    assert differs("0.91 with privacy", "0.91 without privacy")
+    assert differs("0.61 with privacy", "0.91 with privacy")
 
 
 def lines(text: str) -> list[str]:
@@ -146,30 +172,41 @@ def test_python_in_pages_runs(page, tmp_path, monkeypatch):
         name = f"{page.name}: {block.text.splitlines()[0]}"
         code = compile(block.text, name, "exec", dont_inherit=True)  # with no future of this file
         if not block.why:
-            exec(code, module.__dict__)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(code, module.__dict__)
+            assert block.prints is None or not differs(printed.getvalue(), block.prints), printed.getvalue()
 
 
 @pytest.mark.parametrize("page", marked("start.md", "persons.md"), ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_in_fences_run(page, tmp_path, monkeypatch):
     """After the page's Python, as a reader would: in one folder, each ending well, and what they name is there."""
     text = page.read_text(encoding="utf-8")
-    run = [line for block in blocks(text) if block.kind == "sh" and not block.why for line in lines(block.text)]
+    run = [block for block in blocks(text) if block.kind == "sh" and not block.why]
     if not run:
         return
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     for block in python_of(text):
         exec(block.text, names)
-    for line in run:
-        program, *words = shlex.split(line)
-        assert program == "pate", f"{line}: say '<!-- not run: REASON -->'"
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, f"{line}\n{done.output}"
-        out = words[words.index("--out") + 1] if "--out" in words else None
-        assert out is None or Path(out).is_file() != ("--plan" in words)
+    for block in run:
+        printed = [text for line in lines(block.text) for text in output_of(line).splitlines()]
+        for shown in (block.prints or "").splitlines():
+            begins = (" ".join(text.split()[: len(shown.split())]).rstrip(";") for text in printed)
+            assert not all(differs(text, shown) for text in begins), f"{shown!r} is not in\n" + "\n".join(printed)
 
     if page.name == "start.md":
         assert missing_of_the_table(text) == []
+
+
+def output_of(line: str) -> str:
+    """Run a command, which must end well and write what it names, and return what it prints."""
+    program, *words = shlex.split(line)
+    assert program == "pate", f"{line}: say '<!-- not run: REASON -->'"
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, f"{line}\n{done.output}"
+    out = words[words.index("--out") + 1] if "--out" in words else None
+    assert out is None or Path(out).is_file() != ("--plan" in words)
+    return done.output
 
 
 def missing_of_the_table(text: str) -> list[str]:
