@@ -74,6 +74,8 @@ SMOKE = replace(
     Config(), n_teachers=5, epochs=1, n_private=500, n_public=300, student="label-spreading",
     releases=(("2018", "GNMax", (("sigma", 1.0),), 40, None),),
 )  # fmt: skip
+TABLES = ("teachers", "releases", "students", "dpsgd")
+KINDS = ("public", "data_dependent")
 MECHANISMS = {"LNMax": LNMax, "GNMax": GNMax, "ConfidentGNMax": ConfidentGNMax}
 
 
@@ -82,14 +84,14 @@ def images(c: Config) -> Any:
     return load_dataset("mnist", protocol="paper", n_private=c.n_private, n_public=c.n_public)
 
 
-def kept_votes(c: Config, seed: int) -> Path:
-    """Return the file of the votes on all public rows."""
-    return WORK / f"{c.n_teachers}-{c.epochs}-{seed}.private" / "votes.npy"
+def kept(c: Config, seed: int, name: str) -> Path:
+    """Return the file of the votes on all public rows, or of the labels that a mechanism released."""
+    return WORK / f"{c.n_teachers}-{c.epochs}-{seed}.private" / f"{name}.npy"
 
 
 def train(c: Config, seed: int) -> dict[str, Any]:
     """Train the teachers, keep their votes, and return times and accuracies."""
-    data, file = images(c), kept_votes(c, seed)
+    data, file = images(c), kept(c, seed, "votes")
     teachers = TorchTeacherEnsemble(
         SmallCNN,
         c.n_teachers,
@@ -118,58 +120,72 @@ def train(c: Config, seed: int) -> dict[str, Any]:
     }
 
 
-def run(c: Config, seed: int, mechanism: str) -> dict[str, Any]:
-    """Release labels by one mechanism, and return what they cost, and what a student of them and DP-SGD reach."""
+def release(c: Config, seed: int, mechanism: str) -> dict[str, Any]:
+    """Release labels by one mechanism, keep them, and return what they cost and how many are right."""
     _, _, parameters, n_queries, _ = next(r for r in c.releases if r[1] == mechanism)
-    data, noise = images(c), MECHANISMS[mechanism](**dict(parameters))
-    X, truth = data.public.X, data.public.y_for_evaluation
-    queries = np.random.default_rng(seed).permutation(len(X))[:n_queries]
-    votes = Votes.from_labels(np.load(kept_votes(c, seed))[:, queries], classes=range(10))
-    confident = mechanism == "ConfidentGNMax"
-    most = {"max_answers": n_queries} if confident else {}
-    release = release_labels(votes, noise, budget=Budget(1000.0, c.delta), **most)
+    noise, truth = MECHANISMS[mechanism](**dict(parameters)), images(c).public.y_for_evaluation
+    queries = np.random.default_rng(seed).permutation(len(truth))[:n_queries]
+    votes = Votes.from_labels(np.load(kept(c, seed, "votes"))[:, queries], classes=range(10))
+    most = {"max_answers": n_queries} if mechanism == "ConfidentGNMax" else {}
+    released = release_labels(votes, noise, budget=Budget(1000.0, c.delta), **most)
     report = account(votes, noise, delta=c.delta, **most)
-    labels = np.full(len(X), ABSTAIN)
-    labels[queries] = release.labels
-    answered = release.labels != ABSTAIN
-    start = time.process_time()
-    student = fit_student(make_student(c.student), X.reshape(len(X), -1), labels, random_state=seed)
-    student_seconds = time.process_time() - start
+    labels = np.full(len(truth), ABSTAIN)
+    labels[queries] = released.labels
+    np.save(kept(c, seed, mechanism), labels)
+    epsilons = {"public": report.public.epsilon, "data_dependent": report.data_dependent.reveal().epsilon}
+    for kind, epsilon in epsilons.items():
+        np.save(kept(c, seed, f"{mechanism}-{kind}"), epsilon)
     published = report.papernot2017 if report.papernot2018 is None else report.papernot2018
-    epsilons = {
-        "public": report.public.epsilon,
-        "data_dependent": report.data_dependent.reveal().epsilon,
-        "published": None if published is None else published.reveal().epsilon,
-    }
-    right = (student.predict(data.test.X.reshape(len(data.test.X), -1)) == data.test.y).mean()
+    answered = labels != ABSTAIN
     return {
         "answered": int(answered.sum()),
-        "labels_right": round(100 * float((release.labels == truth[queries])[answered].mean()), 2),
-        "student": round(100 * float(right), 2),
-        "student_cpu_s": round(student_seconds),
-        "epsilon": epsilons,
-        "dpsgd": {k: dpsgd(c, data, epsilons[k], seed) for k in ("public", "data_dependent")},
+        "labels_right": round(100 * float((labels == truth)[answered].mean()), 2),
+        **epsilons,
+        "published": None if published is None else published.reveal().epsilon,
     }
 
 
-def dpsgd(c: Config, data: Any, epsilon: float, seed: int) -> dict[str, Any]:
-    """Return what DP-SGD reaches by default at this epsilon."""
+def teach(c: Config, seed: int, mechanism: str) -> dict[str, Any]:
+    """Return what a student of the released labels and of all public images reaches."""
+    data, labels = images(c), np.load(kept(c, seed, mechanism))
     start = time.process_time()
+    student = fit_student(make_student(c.student), data.public.X, labels, random_state=seed)
+    seconds = time.process_time() - start
+    right = float((student.predict(data.test.X) == data.test.y).mean())
+    return {"accuracy": round(100 * right, 2), "cpu_s": round(seconds)}
+
+
+def dpsgd(c: Config, seed: int, mechanism: str, kind: str) -> dict[str, Any]:
+    """Return what DP-SGD reaches by default at an epsilon of this release."""
+    epsilon = float(np.load(kept(c, seed, f"{mechanism}-{kind}")))
+    data, start = images(c), time.process_time()
     clf = DPSGDClassifier(budget=Budget(epsilon, c.delta), classes=range(10), image_shape=(28, 28), random_state=seed)
-    flat = [part.X.reshape(len(part.X), -1) for part in (data.private, data.public, data.test)]
-    clf.fit(flat[0], data.private.y, X_public=flat[1])
-    return {
-        "accuracy": round(100 * float(clf.score(flat[2], data.test.y)), 2),
-        "cpu_s": round(time.process_time() - start),
-    }
+    clf.fit(data.private.X, data.private.y, X_public=data.public.X)
+    right = float(clf.score(data.test.X, data.test.y))
+    return {"accuracy": round(100 * right, 2), "cpu_s": round(time.process_time() - start)}
 
 
 def cells(c: Config) -> Iterator[Cell]:
-    """Yield the training and then every release."""
+    """Yield the training, every release, its student, and DP-SGD at both of its epsilons."""
     for seed in c.seeds:
         yield "teachers", {"seed": seed}, partial(train, c, seed)
         for _, mechanism, *_ in c.releases:
-            yield "releases", {"seed": seed, "mechanism": mechanism}, partial(run, c, seed, mechanism)
+            key = {"seed": seed, "mechanism": mechanism}
+            yield "releases", key, partial(release, c, **key)
+            yield "students", key, partial(teach, c, **key)
+            for kind in KINDS:
+                yield "dpsgd", key | {"kind": kind}, partial(dpsgd, c, **key, kind=kind)
+
+
+def joined(told: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return every release with its student's accuracy and DP-SGD's at its epsilons."""
+    students = {(row["seed"], row["mechanism"]): row["accuracy"] for row in told["students"]}
+    beside = {(row["seed"], row["mechanism"], row["kind"]): row["accuracy"] for row in told["dpsgd"]}
+    keys = [(row["seed"], row["mechanism"]) for row in told["releases"]]
+    return [
+        {**row, "student": students[key], "dpsgd": {kind: beside[*key, kind] for kind in KINDS}}
+        for row, key in zip(told["releases"], keys, strict=True)
+    ]
 
 
 def table(told: dict[str, Any]) -> str:
@@ -181,18 +197,21 @@ def table(told: dict[str, Any]) -> str:
         "| DP-SGD at the public / data-dependent epsilon | published: labels, epsilon, student |",
         "|---" * 6 + "|",
     ]
-    for row in told["releases"]:
+    for row in joined(told):
         parameters, asked, published = settings[row["mechanism"]]
         named = ", ".join(f"{value:g}" for _, value in parameters)
-        epsilon = " / ".join("·" if e is None else f"{e:.2f}" for e in row["epsilon"].values())
+        epsilons = [row[kind] for kind in (*KINDS, "published")]
+        epsilon = " / ".join("·" if e is None else f"{e:.2f}" for e in epsilons)
         of = f" of {asked}" if row["answered"] < asked else ""
-        beside = (
-            "·" if published is None else f"{years[row['mechanism']]}: {published[0]}, {published[1]}, {published[2]}"
+        paper = (
+            "·"
+            if published is None
+            else ", ".join([f"{years[row['mechanism']]}: {published[0]}", *map(str, published[1:])])
         )
+        beside = " / ".join(f"{row['dpsgd'][kind]:.1f}" for kind in KINDS)
         lines.append(
             f"| `{row['mechanism']}({named})` | {row['answered']}{of}, {row['labels_right']:.1f} | {epsilon} "
-            f"| {row['student']:.1f} | {' / '.join(format(d['accuracy'], '.1f') for d in row['dpsgd'].values())} "
-            f"| {beside} |"
+            f"| {row['student']:.1f} | {beside} | {paper} |"
         )
     return "\n".join(lines)
 
@@ -202,7 +221,7 @@ def times(told: dict[str, Any]) -> str:
     (trained, *_), n = told["teachers"], told["config"]["n_teachers"]
     gpu = json.loads((ROOT / "benchmarks" / "results" / "gpu.json").read_text(encoding="utf-8"))["teachers"]
     seconds = n * gpu["cnn float32"]["training"]["grouped"]["seconds"]
-    students = [row["student_cpu_s"] for row in told["releases"]]
+    students = [row["cpu_s"] for row in told["students"]]
     return (
         f"The {n} teachers, `SmallCNN`s of 240 images each, are right on {trained['teacher']:.1f}% of the public "
         f"images, and their plurality on {trained['plurality']:.1f}%. Training takes "
@@ -218,14 +237,15 @@ def picture(told: dict[str, Any]) -> Figure:
         figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
         ax = figure.subplots()
         blue, orange = COLOURS["series-0"], COLOURS["series-1"]
-        for row in told["releases"]:
-            own, public = row["epsilon"]["data_dependent"], row["epsilon"]["public"]
+        rows = joined(told)
+        for row in rows:
+            own, public = row["data_dependent"], row["public"]
             ax.plot([own, public], 2 * [row["student"]], color=blue, lw=1.4, zorder=1)
             ax.plot([own], [row["student"]], "o", color=blue, mfc="none", ms=9)
             ax.plot([public], [row["student"]], "o", color=blue, ms=9)
             text = f"{row['mechanism']}, {row['answered']} labels"
             ax.annotate(text, (public, row["student"]), (10, 0), textcoords="offset points", va="center")
-        points = sorted((row["epsilon"][k], d["accuracy"]) for row in told["releases"] for k, d in row["dpsgd"].items())
+        points = sorted((row[kind], row["dpsgd"][kind]) for row in rows for kind in KINDS)
         ax.plot(*zip(*points, strict=True), "P-", color=orange, ms=8, lw=1.4)
         for label, form in (
             ("PATE's student, at its public epsilon", {"marker": "o", "color": blue}),
@@ -241,6 +261,7 @@ def picture(told: dict[str, Any]) -> Figure:
         ax.set_xticks(shown, [f"{tick:g}" for tick in shown])
         plain(ax)
         figure.legend(loc="outside lower center", frameon=False)
+        figure.draw_without_rendering()  # places all, while letters have their size
     return figure
 
 
@@ -251,12 +272,14 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="compute nothing: table and picture from the stored JSON")
     asked = parser.parse_args()
     if asked.smoke:
-        print(table(filled(SMOKE, ["teachers", "releases"], cells(SMOKE), None)))
+        told = filled(SMOKE, TABLES, cells(SMOKE), None)
+        picture(told)
+        print(table(told), times(told), sep="\n")
         return
     c = Config()
     told = json.loads(RESULT.read_text(encoding="utf-8")) if asked.page else None
     if told is None:
-        told = filled(c, ["teachers", "releases"], cells(c), RESULT)
+        told = filled(c, TABLES, cells(c), RESULT)
         RESULT.write_text(written(told), encoding="utf-8")
     write_page(PAGE, "papers", table(told) + "\n\n" + times(told))
     write_svg(picture(told), PICTURE)
