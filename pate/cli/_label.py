@@ -683,6 +683,9 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         job.model(release).save(model)
         paths.append(model)
         answer(f"Wrote {model}, the model: {to_predict(model)}")
+    told = job.write_account(stored) if options.way in ("private", "votes") else None
+    if told and is_interactive() and not (manner.quiet or manner.json):
+        complain(told.quoting, "yellow")
     if options.way != "votes":
         job.finish()
     done = {"answered": n_answered, "queries": release.n_queries}
