@@ -15,7 +15,7 @@ from sklearn.base import is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
-from pate._core.curator import CuratorMessage, warn_curator
+from pate._core.curator import CuratorMessage
 from pate._core.files import own_folder, write_json
 from pate._core.secret import training_seed
 from pate.data import TableEncoder, column_kind, is_texts
@@ -306,18 +306,13 @@ class LeavesModel:
         Parameters
         ----------
         folder : path
-            Of what is private (mode 0700), such as ``labels.private``; made where it is absent.
+            Of what is private, such as ``labels.private``; made where it is absent. The file's mode is 0600.
 
         Returns
         -------
         CuratorMessage or None
             Where it stands, and the epsilon, for a terminal alone. None, and no file: no teachers voted, noise on
             counts, for which no epsilon at the votes is lower, or a release that :func:`pate.account` does not price.
-
-        Warns
-        -----
-        CuratorWarning
-            That there is such a file.
         """
         done = self._learnt
         if done is None or done.votes is None or done.release.asked is None:
@@ -327,10 +322,11 @@ class LeavesModel:
         report, path = account(done.votes, done.release), Path(folder) / "account.json"
         own_folder("folder", folder)
         write_json(path, {**report.to_dict(include_sensitive=True), "uses": dict(USES)}, mode=0o600)
-        found = f"What these labels cost at the teachers' very votes is in {str(path)!r}: never publish it."
         epsilon = format_up(report.data_dependent.reveal().epsilon)
-        quoting = f"For you alone, at a terminal: epsilon = {epsilon} at these votes."
-        return warn_curator([CuratorMessage(found, quoting)])[0]
+        return CuratorMessage(
+            f"For the curator alone, never to be published: {path} has what these labels cost at the teachers' votes.",
+            f"For the curator alone, at this terminal: epsilon = {epsilon} at these votes.",
+        )
 
     def _released(self, done: Learnt) -> Any:
         """Return the release, bind its statement to the ledger, and warn of doubts about the labels."""
