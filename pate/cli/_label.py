@@ -683,7 +683,7 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         job.model(release).save(model)
         paths.append(model)
         answer(f"Wrote {model}, the model: {to_predict(model)}")
-    told = job.write_account(stored) if options.way in ("private", "votes") else None
+    told = job.write_account(options.out) if options.way in ("private", "votes") else None
     if told and not manner.quiet:
         complain(told.text, "yellow")
         if is_interactive() and not manner.json:  # the number is for a terminal alone

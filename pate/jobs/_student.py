@@ -298,15 +298,15 @@ class LeavesModel:
         self._written = release, replace(release, statement=statement)
         return paths
 
-    def write_account(self, folder: str | os.PathLike[str]) -> CuratorMessage | None:
-        """Write what the labels of ``run`` cost at the teachers' very votes, for the curator alone: ``account.json``.
+    def write_account(self, out: str | os.PathLike[str]) -> CuratorMessage | None:
+        """Write what the labels of ``run`` cost at the teachers' very votes, for the curator alone.
 
         It is in no statement, model file or ledger: it is a function of the votes, by which it could tell of a record.
 
         Parameters
         ----------
-        folder : path
-            Of what is private, such as ``labels.private``; made where it is absent. The file's mode is 0600.
+        out : path
+            Where the labels are: for ``labels.csv`` it is ``labels.private/account.json`` (mode 0600).
 
         Returns
         -------
@@ -319,8 +319,8 @@ class LeavesModel:
             return None
         if not isinstance(done.release.mechanism, ExactLaw):
             return None
-        report, path = account(done.votes, done.release), Path(folder) / "account.json"
-        own_folder("folder", folder)
+        report, folder = account(done.votes, done.release), Path(out).with_name(Path(out).stem + ".private")
+        path = own_folder("out", folder) / "account.json"
         write_json(path, {**report.to_dict(include_sensitive=True), "uses": dict(USES)}, mode=0o600)
         epsilon = format_up(report.data_dependent.reveal().epsilon)
         return CuratorMessage(

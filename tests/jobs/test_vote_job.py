@@ -384,9 +384,9 @@ def test_former_names_of_parameters_are_read_with_a_warning(tmp_path):
 def test_the_account_is_of_the_votes_and_of_no_stored_answers(tmp_path, votes, public, truth):
     given = {"public": public, "mechanism": GNMax(20.0), "keep_model": False}
     work = job(votes, **given)
-    assert work.write_account(tmp_path / "early.private") is None, "nothing was released yet"
+    assert work.write_account(tmp_path / "early.csv") is None, "nothing was released yet"
     work.run()
-    told = work.write_account(tmp_path / "labels.private")
+    told = work.write_account(tmp_path / "labels.csv")
     found = json.loads((tmp_path / "labels.private" / "account.json").read_text())
     chosen = np.sort(work.queries_)
     by_hand = account(Votes.from_counts(100 * np.eye(2, dtype=int)[truth[chosen]]), GNMax(20.0), delta=1e-5)
@@ -398,5 +398,5 @@ def test_the_account_is_of_the_votes_and_of_no_stored_answers(tmp_path, votes, p
     again = job(votes, **given)
     again.run()
     assert again.plan.n_free == len(chosen)
-    assert again.write_account(tmp_path / "again.private") is None
+    assert again.write_account(tmp_path / "again.csv") is None
     assert not (tmp_path / "again.private").exists()
