@@ -24,7 +24,7 @@ OTHER := .venv-$(PY)
 export PYTHONDONTWRITEBYTECODE =
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test test-all test-places test-lowest test-python search check format slow audit docs wheel clean
+.PHONY: demo test test-all test-places test-lowest test-python search check format slow audit reproduce docs wheel clean
 
 $(READY): pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 	$(PYTHON) -m venv $(VENV)
@@ -67,6 +67,9 @@ slow: $(READY)  ## what make test-all leaves out
 
 audit: $(READY)  ## the thorough audits of our own mechanisms and pipelines, which make test-all has the fast part of
 	$(BIN)/python -m pytest -q $(PARALLEL) -m slow tests/audit tests/mutants
+
+reproduce: $(READY)  ## the published tables (docs/reproduction.md) from the data in PATE_DATA_HOME; what is finished is kept
+	$(BIN)/python experiments/reproduce/all.py
 
 check: $(READY)  ## format, lint, types
 	$(BIN)/ruff format --check .

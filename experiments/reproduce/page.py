@@ -21,15 +21,17 @@ by hand. What was published, and how far ours may lie from it, stands in each sc
 
     PATE_DATA_HOME=... python experiments/reproduce/all.py
 
-runs whatever is not there yet and writes this page again; `--smoke` tries every script in seconds.
+runs whatever is not there yet and writes this page again; `--smoke` tries every script in seconds. The scripts are in
+no wheel: run them from a checkout, with any Python that has `pate` and its extras installed (`make reproduce`: with
+the checkout's own).
 """
 
 _READ = """How to read it: "within" says whether our mean is within the stated tolerance of the published number. Lines
 without a published number stand beside the others: other accountants, other noise, floors. With several seeds, mean ±
 standard deviation (seeds). Epsilons of the PATE papers depend on the votes and are private; here the votes are those
 of public benchmarks. Tolerances of what teachers, students and DP-SGD reach were written before the runs; those of
-the accounting were written with first results at hand, and are no blind test. Votes that are not part of this
-project: `experiments/reproduce/_votes.py` says where they are; without them a line says so.
+the accounting were written with first results at hand, and are no blind test. Where the votes of a paper are not part
+of this project, a line that was not run says which file to fetch, from where, and where to put it.
 """
 
 

@@ -22,7 +22,7 @@ NAME = "papernot2017_epsilons"
 TITLE = "PATE 2017: epsilons of the published votes"
 _TABLE = "Papernot et al. 2017, table of utility and privacy of the students"
 _OWN = "measured here"
-_SVHN = "their votes are not part of this project; see docs/reproduction.md for where they are"
+_SVHN = "on the votes of the 2018 archive: whether they are those of 2017 is not known here"
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ def account(
     book = None if ledger is None or sanitise is None else _budget_backend(ledger, new_ledger, delta, votes, whole)
     report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers, pld=how, sanitise=smooth, ledger=book)
     what = f"{matrix.n_queries} queries, {matrix.n_classes} classes, {matrix.n_teachers} teachers, {chosen}"
-    if not say_json(_document(report, matrix, chosen, reveal=reveal)):
+    sizes = {name: getattr(matrix, name) for name in ("n_queries", "n_classes", "n_teachers")}
+    if not say_json({**sizes, "mechanism": str(chosen), **report.to_dict(include_sensitive=reveal)}):
         _print_costs(report, what, reveal=reveal)
     if plot is not None:
         from pate.release.account import cost_by_queries
@@ -108,34 +109,9 @@ def account(
         answer(f"{plot} is sensitive: only its public curve may be published.")
 
 
-#: What is a function of the votes, each by an analysis of its own.
-_PRIVATE = ("data_dependent", "papernot2018", "papernot2017")
-
-
-def _document(report: Any, matrix: Any, mechanism: Any, *, reveal: bool) -> dict[str, Any]:
-    """Return what it costs as JSON; what is a function of the votes only where that was asked for."""
-    found = {
-        "n_queries": matrix.n_queries,
-        "n_classes": matrix.n_classes,
-        "n_teachers": matrix.n_teachers,
-        "mechanism": str(mechanism),
-        "public": report.public.to_dict(),
-        "sanitised": None if report.sanitised is None else report.sanitised.to_dict(),
-    }
-    if not reveal:
-        return found
-    numbers = {name: getattr(report, name) for name in _PRIVATE}
-    return found | {
-        "private": {
-            **{n: None if w is None else w.reveal().to_dict(include_sensitive=True) for n, w in numbers.items()},
-            "expected_answers": report.expected_answers.reveal(),
-        }
-    }
-
-
 def _print_costs(report: Any, what: str, *, reveal: bool) -> None:
     from pate.privacy.convert import format_up
-    from pate.release.account import USES
+    from pate.release.account import PRIVATE, USES
 
     answer(what)
     answer(f"public            {report.public}")
@@ -143,7 +119,7 @@ def _print_costs(report: Any, what: str, *, reveal: bool) -> None:
     if report.sanitised is not None:
         answer(f"sanitised         {report.sanitised}")
         answer(f"                  {USES['sanitised']}")
-    for name in _PRIVATE:
+    for name in PRIVATE:
         wrapped = getattr(report, name)
         if wrapped is None:
             continue

@@ -250,8 +250,8 @@ class PATEClassifier(BySchema):
     Notes
     -----
     **Guarantees.** Everything reachable from the fitted object satisfies the statement's (epsilon, delta) under
-    replace-one adjacency: the teachers, their votes and the partition are not kept. The budget is checked before any
-    teacher is trained.
+    replace-one adjacency: the teachers, their votes and the partition are not kept (:meth:`fit_keeping` returns them).
+    The budget is checked before any teacher is trained.
 
     Private records among ``X_public`` are looked for, by keyed hashes of the features. If most public rows are private
     ones, ``fit`` is refused before anything is trained; a few are reported to you in a :class:`PublicOverlapWarning`
@@ -382,13 +382,34 @@ class PATEClassifier(BySchema):
     ) -> tuple[Any, Votes | None]:
         """Do what :meth:`fit` does, and also return the teachers and their votes, which ``fit`` drops.
 
-        For the curator's own eyes: both are **sensitive**.
+        For the curator's own eyes: both are **sensitive**. They are returned, and not kept, because a fitted classifier
+        is copied, saved and published. What the labels cost at these votes (the public, the data-dependent and the
+        papers' epsilon) is ``pate.account(votes, clf.release_)``.
 
         Returns
         -------
         teachers : TeacherEnsemble, TorchTeacherEnsemble, RecordsPlan or TrainingPlan
         votes : Votes or None
             On the rows ``queries_`` of ``X_public``; None where records voted, or nobody did.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from pate import ConfidentGNMax, account
+        >>> X, y = load_digits(return_X_y=True)
+        >>> clf = PATEClassifier(
+        ...     LogisticRegression(max_iter=50),
+        ...     n_teachers=40,
+        ...     mechanism=ConfidentGNMax(threshold=20, sigma_threshold=20, sigma=10),
+        ...     budget=Budget(8.0, 1e-5),
+        ...     classes=range(10),
+        ... )
+        >>> _, votes = clf.fit_keeping(X[:1200], y[:1200], X_public=X[1200:1300])
+        >>> report = account(votes, clf.release_)
+        >>> report.public == clf.release_.guarantee
+        True
+        >>> report.data_dependent  # for the curator alone
+        Sensitive(data-dependent guarantee: hidden; .reveal() shows it)
         """
         budget, by_tier = as_budget(self.budget)
         if self.random_state is not None:

@@ -461,7 +461,7 @@ class ShardMethod:
                 )
                 taught = student
         release = doubted(release, commonest=self.job.commonest, cells=cells)
-        return Learnt(release, outcome.queries, taught=taught)
+        return Learnt(release, outcome.queries, taught=taught, votes=outcome.votes)
 
 
 def _width(rows: Any) -> int:

@@ -15,6 +15,8 @@ from sklearn.base import is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
+from pate._core.curator import CuratorMessage
+from pate._core.files import own_folder, write_json
 from pate._core.secret import training_seed
 from pate.data import TableEncoder, column_kind, is_texts
 from pate.estimators import PATEClassifier
@@ -25,6 +27,7 @@ from pate.jobs._reading import Sources, in_planes
 from pate.jobs._request import JobSettings
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger
+from pate.mechanisms import ExactLaw
 from pate.models.file import InputSpec, Manifest
 from pate.models.recipes import MappedLinear, RecordModel
 from pate.models.students import (
@@ -37,10 +40,12 @@ from pate.models.students import (
     mapped_student,
 )
 from pate.models.students import try_student as try_on_rows
+from pate.privacy.convert import format_up
 from pate.release import LabelRelease, ReleasedLabels, warn_of_doubts, warn_of_student
+from pate.release.account import USES, account
 from pate.release.statement.files import bind_statement
 from pate.representations import Representation
-from pate.votes import ABSTAIN
+from pate.votes import ABSTAIN, Votes
 
 if TYPE_CHECKING:
     from pate.dpsgd import Checkpoint
@@ -191,7 +196,7 @@ class Learnt:
     """The result of a job: labels of these public rows, and the model that learnt.
 
     ``model`` is that of ballots or of DP-SGD, ``taught`` the student of these very labels that was measured,
-    ``checkpoint`` what DP-SGD needs to resume.
+    ``checkpoint`` what DP-SGD needs to resume, ``votes`` those of teachers on the queries: **sensitive**.
     """
 
     release: Any
@@ -199,6 +204,7 @@ class Learnt:
     model: RecordModel | MappedLinear | None = None
     taught: Any = None
     checkpoint: Checkpoint | None = None
+    votes: Votes | None = None
 
 
 class LeavesModel:
@@ -291,6 +297,36 @@ class LeavesModel:
         )
         self._written = release, replace(release, statement=statement)
         return paths
+
+    def write_account(self, out: str | os.PathLike[str]) -> CuratorMessage | None:
+        """Write what the labels of ``run`` cost at the teachers' very votes, for the curator alone.
+
+        It is in no statement, model file or ledger: it is a function of the votes, by which it could tell of a record.
+
+        Parameters
+        ----------
+        out : path
+            Where the labels are: for ``labels.csv`` it is ``labels.private/account.json`` (mode 0600).
+
+        Returns
+        -------
+        CuratorMessage or None
+            Where it stands, and the epsilon, for a terminal alone. None, and no file: no teachers voted, noise on
+            counts, for which no epsilon at the votes is lower, or a release that :func:`pate.account` does not price.
+        """
+        done = self._learnt
+        if done is None or done.votes is None or done.release.asked is None:
+            return None
+        if not isinstance(done.release.mechanism, ExactLaw):
+            return None
+        report, folder = account(done.votes, done.release), Path(out).with_name(Path(out).stem + ".private")
+        path = own_folder("out", folder) / "account.json"
+        write_json(path, {**report.to_dict(include_sensitive=True), "uses": dict(USES)}, mode=0o600)
+        epsilon = format_up(report.data_dependent.reveal().epsilon)
+        return CuratorMessage(
+            f"For the curator alone, never to be published: {path} has what these labels cost at the teachers' votes.",
+            f"For the curator alone, at this terminal: epsilon = {epsilon} at these votes.",
+        )
 
     def _released(self, done: Learnt) -> Any:
         """Return the release, bind its statement to the ledger, and warn of doubts about the labels."""

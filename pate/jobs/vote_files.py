@@ -425,5 +425,6 @@ class VoteJob(JobSettings, LeavesModel):
             In the order of ``plan.queries``.
         """
         outcome = self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False))
-        release: LabelRelease = self._released(Learnt(doubted(outcome.release), outcome.queries))
+        done = Learnt(doubted(outcome.release), outcome.queries, votes=outcome.votes)
+        release: LabelRelease = self._released(done)
         return release

@@ -393,6 +393,10 @@ class LabelRelease(ReleasedLabels):
         For :class:`NoisyHistogram`; NaN rows where not asked.
     counts : tuple of GaussianSum
         Counts of right answers that were charged with these labels, now or by an earlier run of the same request.
+    asked : int64 array or None
+        Positions of the rows that were charged and drawn, all at once, for these labels: what :func:`pate.account`
+        prices at the votes. None where the votes alone do not say what the labels cost: stored answers, sessions, noise
+        of several sites, budgets per tier, several labels, or a count of right answers beside.
 
     Examples
     --------
@@ -407,6 +411,7 @@ class LabelRelease(ReleasedLabels):
     quote: Quote
     noisy_counts: npt.NDArray[np.float64] | None = None
     counts: tuple[GaussianSum, ...] = ()
+    asked: IntArray | None = None
 
     def decide(self, *, gap: float = 0.0, offsets: Sequence[float] | None = None) -> LabelRelease:
         """Decide again from the released noisy counts: free, since it is post-processing.

@@ -249,6 +249,8 @@ def released(
     units = None if of_tiers is None else of_tiers.facts
     statement = make_statement(votes, mechanism, price, terms, questions.sources(release), units=units)
     made = questions.answered(draw, asked, price, statement, asked_for)
+    if of_tiers is None and not asked_for and not questions.known and isinstance(votes, Votes):
+        made = replace(made, asked=asked)
     return made, None if counts is None else PaidCounts(counts, terms, data)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads, rdp
 from pate.privacy.offsets import MOST_CLASSES
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.privacy.words import Guarantee, Sensitive
-from pate.release import sanitised_epsilon, warn_if_weak
+from pate.release import LabelRelease, ReleasedLabels, sanitised_epsilon, warn_if_weak
 from pate.votes import Votes, as_votes
 
 #: ``pld="auto"`` composes privacy loss distributions where that is estimated to take at most so many seconds.
@@ -42,6 +42,8 @@ USES: Mapping[str, str] = MappingProxyType(
         "papernot2017": "private: to compare with papers, as published (one direction); never publish it",
     }
 )
+#: Those that are functions of the votes, each by an analysis of its own.
+PRIVATE = ("data_dependent", "papernot2018", "papernot2017")
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,9 +55,10 @@ class PrivacyReport:
     public : Guarantee
         A constant; may be published.
     data_dependent : Sensitive[Guarantee]
-        The least bound at these very votes that covers every neighbour and both directions; private.
+        The least bound at these very votes that covers every neighbour and both directions: for the curator alone.
     papernot2018 : Sensitive[Guarantee] or None
-        The 2018 paper's analysis as published: Theorem 6 (one direction), expected costs, the older conversion.
+        The 2018 paper's analysis as published: Theorem 6 (one direction), expected costs, the older conversion. To
+        compare with papers; private.
     papernot2017 : Sensitive[Guarantee] or None
         The 2017 paper's moments bound for Laplace noise.
     expected_answers : Sensitive[float]
@@ -92,12 +95,22 @@ class PrivacyReport:
         heads = ("number", "guarantee", "what it may be used for")
         return cell("PrivacyReport", str(self.public), heads=heads, rows=rows)
 
+    def to_dict(self, *, include_sensitive: bool = False) -> dict[str, Any]:
+        """Return what may be published, for JSON; with ``include_sensitive`` also what is for the curator alone."""
+        sanitised = None if self.sanitised is None else self.sanitised.to_dict()
+        found: dict[str, Any] = {"public": self.public.to_dict(), "sanitised": sanitised}
+        if not include_sensitive:
+            return found
+        hidden = {name: getattr(self, name) for name in PRIVATE}
+        private = {n: None if w is None else w.reveal().to_dict(include_sensitive=True) for n, w in hidden.items()}
+        return found | {"private": {**private, "expected_answers": self.expected_answers.reveal()}}
+
 
 def account(
     votes: Votes | npt.ArrayLike,
-    mechanism: Mechanism,
+    mechanism: Mechanism | LabelRelease,
     *,
-    delta: float,
+    delta: float | None = None,
     max_answers: int | None = None,
     pld: bool | str = "auto",
     sanitise: SmoothSensitivity | bool | None = None,
@@ -119,11 +132,14 @@ def account(
     votes : Votes, or array, DataFrame or list of shape (n_queries, n_classes)
         An array is read as counts and refused if it may be something else: see :func:`pate.votes.as_votes`. For one
         label per teacher use :meth:`Votes.from_labels`.
-    mechanism : Mechanism
-    delta : float
-        In (0, 1).
+    mechanism : Mechanism or LabelRelease
+        A release stands for what it did: its mechanism, its queries (equal rows are one), its cap on answers and, where
+        none is given, its delta. ``votes`` are then those that it was drawn for: of :func:`pate.release_labels`, or of
+        :meth:`pate.PATEClassifier.fit_keeping`. A fitted classifier keeps none: what is published may not hold them.
+    delta : float or None
+        In (0, 1); None with a release alone.
     max_answers : int or None
-        The most answers that the public cost assumes; None assumes that all queries are answered.
+        The most answers that the public cost assumes; None assumes that all queries are answered. Not with a release.
     pld : bool or "auto"
         Whether to compose privacy loss distributions too (5 to 10% less epsilon). It takes about 3 ms a query at 10
         classes, far more at hundreds of classes; "auto" does it where the estimated time is at most `PLD_SECONDS` = 5
@@ -149,7 +165,8 @@ def account(
     InvalidInputError
         Votes that may be something else, a delta outside (0, 1), a ``pld`` that is none of True, False, "auto", or
         ``sanitise`` that is something else, without a ledger that has a total, with another mechanism, or for
-        teachers who abstain.
+        teachers who abstain. A release by records or DP-SGD, which have no votes of teachers, or whose ``asked`` is
+        None; votes of another number of queries, or of other classes, than the release's.
     BudgetExceededError
         The ledger cannot pay for the sanitised number.
 
@@ -161,8 +178,21 @@ def account(
     Sensitive(data-dependent guarantee: hidden; .reveal() shows it)
     >>> report.data_dependent.reveal().epsilon < report.public.epsilon
     True
+
+    Of a release, at its own delta:
+
+    >>> from pate import Budget, release_labels
+    >>> release = release_labels(votes, GNMax(sigma=40.0), budget=Budget(2.0, 1e-5))
+    >>> account(votes, release).public == report.public == release.guarantee
+    True
     """
-    votes = as_votes(votes)
+    kind = "public"
+    if isinstance(mechanism, ReleasedLabels):
+        release = _check_release(mechanism, max_answers)
+        votes = _asked_by(release, as_votes(votes))
+        mechanism, max_answers, kind = release.mechanism, release.quote.max_answers, release.guarantee.kind
+        delta = release.guarantee.delta if delta is None else delta
+    votes, delta = as_votes(votes), check_delta(cast("float", delta))
     if not isinstance(mechanism, Mechanism):
         raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
     mechanism.check_classes(votes.n_classes)
@@ -178,7 +208,7 @@ def account(
     if how is not None:
         sanitised = sanitised_epsilon(votes, mechanism, how, ledger, delta=delta, noise_seed=noise_seed)
     warn_if_weak(delta, votes.n_units)
-    public = mechanism.charge(votes.n_queries, max_answers).guarantee(delta)
+    public = replace(mechanism.charge(votes.n_queries, max_answers).guarantee(delta), kind=kind)
     exact = _exact(votes, mechanism, delta, pld)
     # The public number holds at these votes as well: what is known of them can only lower it.
     best = min((replace(public, kind="data-dependent"), *exact.values()), key=lambda g: g.epsilon)
@@ -198,6 +228,35 @@ def account(
         exact=Sensitive(exact, "exact guarantees"),
         sanitised=sanitised,
     )
+
+
+def _check_release(release: ReleasedLabels, max_answers: int | None) -> LabelRelease:
+    if not isinstance(release, LabelRelease):
+        raise InvalidInputError(
+            f"mechanism must be a mechanism or a LabelRelease, got {type(release).__name__}: records voted or DP-SGD "
+            "learnt, so there are no votes of teachers, and the cost is the same whatever the data are. See its "
+            "guarantee."
+        )
+    if release.asked is None:
+        raise InvalidInputError(
+            "the release must have charged and drawn all its labels at once, and nothing else: not stored answers, a "
+            "session, noise of several sites, tiers, several labels, or a count of right answers (measure=). See its "
+            "guarantee."
+        )
+    if max_answers is not None:
+        raise InvalidInputError(f"max_answers must be None with a release, which has its own, got {max_answers!r}.")
+    return release
+
+
+def _asked_by(release: LabelRelease, votes: Votes) -> Votes:
+    """Return the votes that the release was drawn for."""
+    if (votes.n_queries, votes.classes) != (release.n_queries, release.classes):
+        raise InvalidInputError(
+            f"votes must be those of the release, on {release.n_queries} queries of {len(release.classes)} classes, "
+            f"got {votes!r}."
+        )
+    assert release.asked is not None
+    return votes.take(release.asked)
 
 
 def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) -> dict[str, Guarantee]:

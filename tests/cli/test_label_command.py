@@ -14,9 +14,11 @@ from test_cli import pate
 
 from pate import InvalidInputError, Ledger, read_table
 from pate._core.frames import guarded_cell, unguarded_cell
+from pate.cli import _label as label_command
 from pate.cli._label import LabelOptions
 from pate.cli._options import read_job_file, uses_of
 from pate.jobs._writing import as_csv
+from pate.privacy.convert import format_up
 
 
 @pytest.fixture
@@ -334,6 +336,69 @@ def test_a_class_of_ones_own_is_used_and_not_kept(tables, module):
 )
 def test_import_paths_that_lead_nowhere(tables, module, path, text):
     refused(run(tables, "--allow-import", teacher=path), text)
+
+
+# The epsilon at the teachers' very votes, for the curator alone.
+
+CONFIDENT = {"mechanism": "confident", "sigma": 2, "threshold": 10, "sigma_threshold": 3, "epsilon": 60}
+
+
+def public_files(folder):
+    """Every file but the private folder's and the tables."""
+    return [p for p in folder.rglob("*") if p.is_file() and "labels.private" not in p.parts and p.suffix != ".key"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flag", [None, "--json", "--quiet", "--verbose"])
+def test_the_cost_at_the_votes_is_told_to_the_curator_alone(tables, flag):
+    done = run(tables, *([flag] if flag else []), **CONFIDENT)
+    assert done.returncode == 0, done.stderr
+    path = tables / "labels.private" / "account.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    found = json.loads(path.read_text())
+    private = found["private"]["data_dependent"]
+    statement = json.loads((tables / "labels.statement.json").read_text())
+    assert found["public"]["epsilon"] == statement["guarantee"]["epsilon"] > private["epsilon"] > 0
+    assert found["uses"]["data_dependent"].startswith("private")
+    said = "For the curator alone, never to be published: labels.private/account.json has"
+    assert (said in done.stderr) is (flag != "--quiet")
+    assert "account.json" not in done.stdout
+    if flag == "--json":
+        assert "private" not in json.loads(done.stdout)
+    numbers = [one["epsilon"] for one in found["private"].values() if isinstance(one, dict)]
+    numbers += [found["private"]["expected_answers"]]
+    assert len(numbers) == 3
+    for number in numbers:
+        text = f"{number:.12g}"[:6]
+        assert text not in done.stdout + done.stderr
+        for file in public_files(tables):
+            data = file.read_bytes()
+            assert text.encode() not in data, file
+            assert np.float64(number).tobytes() not in data, file
+    shown = pate("show", "labels.pate", cwd=tables)
+    assert shown.returncode == 0
+    assert f"{numbers[0]:.12g}"[:6] not in shown.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("flag", "tells"), [(None, True), ("--json", False), ("--quiet", False)])
+def test_a_person_at_a_terminal_is_shown_the_epsilon(tables, monkeypatch, flag, tells):
+    monkeypatch.setattr(label_command, "is_interactive", lambda: True)
+    done = run(tables, "--yes", *([flag] if flag else []), **CONFIDENT)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tables / "labels.private" / "account.json").read_text())
+    said = f"at this terminal: epsilon = {format_up(found['private']['data_dependent']['epsilon'])} at these votes"
+    assert (said in done.stderr) is tells
+    assert "at these votes" not in done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [{}, {"teachers": None, "queries": None, "teacher": None, "voters": "records"}])
+def test_where_no_cost_is_lower_at_the_votes_there_is_no_such_file(tables, options):
+    done = run(tables, **options)
+    assert done.returncode == 0, done.stderr
+    assert "account.json" not in done.stderr
+    assert not (tables / "labels.private" / "account.json").exists()
 
 
 @pytest.mark.long

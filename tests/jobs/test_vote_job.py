@@ -19,10 +19,13 @@ from pate import (
     InvalidInputError,
     Ledger,
     NoisyHistogram,
+    Votes,
+    account,
 )
 from pate.cli import app
 from pate.exceptions import LedgerError, PrivacyParameterWarning, RunFolderError
 from pate.jobs import LabelJob, VoteJob
+from pate.privacy.convert import format_up
 
 BUDGET = Budget(3.0, 1e-5)
 CLASSES = ["no", "yes"]
@@ -376,3 +379,24 @@ def test_former_names_of_parameters_are_read_with_a_warning(tmp_path):
     assert {one.filename for one in caught} == {__file__}
     with pytest.raises(InvalidInputError, match="ledger_currency is the former name of accounting_unit"):
         VoteJob(tmp_path / "votes.npy", **given, ledger_currency="gdp", accounting_unit="renyi")
+
+
+def test_the_account_is_of_the_votes_and_of_no_stored_answers(tmp_path, votes, public, truth):
+    given = {"public": public, "mechanism": GNMax(20.0), "keep_model": False}
+    work = job(votes, **given)
+    assert work.write_account(tmp_path / "early.csv") is None, "nothing was released yet"
+    work.run()
+    told = work.write_account(tmp_path / "labels.csv")
+    found = json.loads((tmp_path / "labels.private" / "account.json").read_text())
+    chosen = np.sort(work.queries_)
+    by_hand = account(Votes.from_counts(100 * np.eye(2, dtype=int)[truth[chosen]]), GNMax(20.0), delta=1e-5)
+    epsilon = by_hand.data_dependent.reveal().epsilon
+    assert found["private"]["data_dependent"]["epsilon"] == pytest.approx(epsilon, rel=1e-9)
+    assert found["public"] == by_hand.public.to_dict()
+    assert format_up(epsilon) in told.quoting
+    assert format_up(epsilon) not in told.text
+    again = job(votes, **given)
+    again.run()
+    assert again.plan.n_free == len(chosen)
+    assert again.write_account(tmp_path / "again.csv") is None
+    assert not (tmp_path / "again.private").exists()

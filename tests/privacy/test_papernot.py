@@ -1,5 +1,7 @@
 """The published analyses, reproduced on the published votes."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from papernot_smooth import (
     papernot2018_smooth,
     threshold_local_sensitivity,
 )
+from scipy import special
 
 from pate import ConfidentGNMax, GNMax, LNMax, NoisyHistogram, SensitiveValueError, Votes, account
 from pate.exceptions import InvalidInputError
@@ -91,6 +94,50 @@ def test_golden_forward_divergences_lie_below_theorem_6(data_home):
         assert (np.array(row["forward"]) <= bound * (1 + 1e-9)).all()
         checked += 1
     assert checked > 5
+
+
+def by_the_formulas(counts, threshold, sigma1, sigma2, delta):
+    """Epsilon and expected answers query by query, as smooth_sensitivity_table.py of the 2018 paper defines them."""
+    orders = np.concatenate([np.arange(2, 101, 0.5), np.logspace(2, np.log10(500), 100)])
+
+    def cost(log_q, sigma):  # Theorem 6 and Proposition 10
+        public, mu2 = orders / sigma**2, sigma * math.sqrt(-log_q)
+        mu1 = mu2 + 1
+        if mu2 <= 1:
+            return public
+        limit = (mu2 - 1) * mu2 / sigma**2 - mu2 * (math.log(mu1 / (mu1 - 1)) + math.log(mu2 / (mu2 - 1)))
+        if log_q > limit or -log_q <= mu2 / sigma**2:
+            return public
+        kept = math.log1p(-math.exp(log_q))
+        a = kept - math.log1p(-math.exp((log_q + mu2 / sigma**2) * (1 - 1 / mu2)))
+        b = mu1 / sigma**2 - log_q / (mu1 - 1)
+        bound = np.logaddexp(kept + (orders - 1) * a, log_q + (orders - 1) * b) / (orders - 1)
+        return np.where(orders < mu1, np.minimum(bound, public), public)
+
+    total, answers = np.zeros(len(orders)), 0.0
+    for row in counts:
+        gaps = row.max() - np.delete(row, row.argmax())
+        q = min(special.ndtr(-gaps / (math.sqrt(2) * sigma2)).sum(), 1 - 1 / len(row))  # Proposition 7
+        answered = special.ndtr((row.max() - threshold) / sigma1)
+        test = cost(math.log(min(answered, 1 - answered)), math.sqrt(2) * sigma1)
+        total += test + answered * cost(math.log(q), sigma2)
+        answers += answered
+    return float(np.min(total - math.log(delta) / (orders - 1))), answers
+
+
+@pytest.mark.parametrize(("n_classes", "threshold"), [(2, 300.0), (2, 200.0), (10, 200.0)])
+def test_the_published_script_by_its_formulas(n_classes, threshold):
+    """At two classes and a threshold that no count reaches too: the settings of Adult in table 1."""
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.full(n_classes, 0.25), 300)
+    counts = rng.multinomial(250, 0.9 * shares + 0.1 / n_classes)
+    want, answers = by_the_formulas(counts, threshold, 200.0, 40.0, 1e-5)
+    mechanism = ConfidentGNMax(threshold=threshold, sigma_threshold=200, sigma=40)
+    report = account(Votes.from_counts(counts), mechanism, delta=1e-5, pld=False)
+    assert report.papernot2018.reveal().epsilon == pytest.approx(want, rel=1e-12)
+    assert report.expected_answers.reveal() == pytest.approx(answers, rel=1e-12)
+    assert want < 0.9 * rdp_to_epsilon(mechanism.public_rdp(papernot.PAPER_ORDERS) * 300, 1e-5,
+                                       orders=papernot.PAPER_ORDERS)[0]  # fmt: skip
 
 
 def test_sensitive_numbers_do_not_get_out(mnist2018_counts):
