@@ -30,7 +30,7 @@ def compare(
         "Folder for rows and report; the same command continues after a kill.", o.OUTPUT, default=o.MISSING
     ),
     contestants: list[str] = o.setting(
-        "pate, dpsgd, confident-gnmax, ...; default: the quick ones.", o.RUN, default=(), **o.AS_NAMES
+        "pate, gnmax, dpsgd, ...; default: the quick ones.", o.RUN, default=(), **o.AS_NAMES
     ),
     epsilons: str = o.setting("Budgets, separated by commas.", o.PRIVACY, default="0.5,1,3,8"),
     delta: o.Delta = o.DELTA,
@@ -44,6 +44,11 @@ def compare(
         "What --target lies between, from public knowledge: 0,5000.", o.RUN, metavar="LOW,HIGH"
     ),
     sensitive_report: bool = o.setting("Also write sensitive.html, which must stay inside.", o.OUTPUT, default=False),
+    analysis: Literal["public", "data-dependent"] = o.setting(
+        "data-dependent: sensitive.html with the curves by the votes' own epsilon, private to you.",
+        o.OUTPUT,
+        default="public",
+    ),
     seed: o.Seed = 0,
     jobs: int = o.setting("Fits in parallel; -1 takes every core.", o.RUN, default=o.JOBS),
 ) -> None:
@@ -71,6 +76,7 @@ def compare(
         n_jobs=jobs,
         out=out,
         sensitive_report=sensitive_report,
+        analysis=analysis,
         verbose=show_progress(),
         target=target,
         target_range=None if range is None else o.low_high(range, "--target"),
@@ -79,6 +85,8 @@ def compare(
     say_json({**report.to_dict(command=command_line()), "file": out / "report.html"})
     answer(str(report))
     answer(f"Open {out / 'report.html'}.")
+    if analysis == "data-dependent":
+        answer(f"By the votes' own epsilon, PRIVATE to you and not for publication: {out / 'sensitive.html'}.")
 
 
 def demo(
