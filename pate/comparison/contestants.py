@@ -58,6 +58,7 @@ from pate._core.types import FloatArray, IntArray
 from pate.comparison._numbers import NUMBERS
 from pate.comparison.baselines import PrivateKNN, SparseVectorPATE
 from pate.comparison.contract import PREDICTS, Contestant, Setting, Tuning, own_representation, quick_representation
+from pate.comparison.studies.config import RunConfig, public_rows
 from pate.comparison.studies.run import ordinary_model
 from pate.dpsgd import DPSGDClassifier, fit_privately
 from pate.dpsgd.recipes import RecipePlan, choose_recipe, facts_of
@@ -692,6 +693,17 @@ def named(
         if contestant.name in _OF_IMAGES:
             check_images(contestant.name, image_shape if kind == "image" else None)
     return found
+
+
+#: What the demo shows, under names that say what learns.
+_DEMO = {"gnmax": "PATE with teachers", "pate": "PATE with records", "dpsgd": "DP-SGD"}
+
+
+def demo_config(budget: Budget, *, n_repeats: int = 5, n_jobs: int | None = None) -> RunConfig:
+    """Return the run that ``pate demo`` makes: three private methods on scikit-learn's digits, set by their rules."""
+    shown = tuple(replace(contestant, name=_DEMO[contestant.name]) for contestant in named(_DEMO))
+    more: dict[str, Any] = {"n_public": public_rows("digits"), "n_repeats": n_repeats, "n_jobs": n_jobs}
+    return RunConfig(dataset="digits", budget=budget, contestants=shown, **more)
 
 
 def default_contestants(

@@ -365,6 +365,7 @@ def _accuracy(result: Result) -> dict[str, Any]:
                 n,
                 span(row["queries"] for row in members),
                 span(row["answers"] for row in members),
+                (members[0].get("settings") or "–").partition(":")[0],
             )
         )
     own = [members for (name, _), members in groups.items() if name == names[0]]
