@@ -93,7 +93,7 @@ def track(
     """Iterate over ``items`` behind a progress bar, which shows ``label`` and what ``note`` says of the items done.
 
     Both are public text. In a notebook one line of the cell's output is the bar; where standard error is neither that
-    nor a terminal (a job's log) there is a line every ten seconds, and none of shorter work. One item alone has no bar. ``work`` is how much an
+    nor a terminal (a job's log) there is a line every ten seconds. One item alone has no bar. ``work`` is how much an
     item is and of what, ``(4800.0, "images")``: shown per second; ``begun`` of the ``total`` were done before.
     """
     if not show or total <= 1:
@@ -165,8 +165,6 @@ def _in_lines(items: Iterable[T], bar: _Bar) -> Iterator[T]:
             said = f", {note(done)}" if note else ""
             print(f"{label}: {done} of {total}{rest}{said}", file=sys.stderr, flush=True)
     seconds = max(time.monotonic() - start, 1e-9)
-    if seconds < _EVERY_LINE:
-        return
     rate = "" if work is None else f", {total * work[0] / seconds:,.0f} {work[1]}/s"
     said = note(total) if note else ""
     print(f"{label}: {total} done{rate}{f', {said}' if said else ''}", file=sys.stderr)

@@ -105,9 +105,9 @@ def demo(
     folder = free_folder(out)
     config = demo_config(Budget(epsilon, o.DELTA), n_repeats=repeats, n_jobs=jobs)
     say(
-        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}, set by public rules; {repeats} "
-        "seeds, each with rows shuffled anew. Teachers on disjoint shards vote, noise hides each of them, and a student "
-        "learns from the noisy labels (Papernot et al. 2018). Beside it every record votes, and DP-SGD.\n"
+        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}: teachers on disjoint shards "
+        "vote, noise hides each of them, and a student learns from the noisy labels (Papernot et al. 2018). Beside it: "
+        f"every record votes, and DP-SGD. {repeats} seeds, each with its rows shuffled anew.\n"
         "This demo also writes sensitive.html: digits are public, and it shows what the noise costs. "
         "With real private data that file must stay inside."
     )

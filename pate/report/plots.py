@@ -844,8 +844,8 @@ def comparison_curves(
     for name, points in gathered(private, lambda point: point["contestant"]).items():
         role, marker, _ = styles(sides)[name]
         style = {"color": COLOURS[role], "marker": marker, "markersize": 5.5, "markerfacecolor": COLOURS["paper"]}
-        x, y = ([point[key] for point in points] for key in ("epsilon", "mean"))
-        ax.plot(x, y, linestyle=":", linewidth=1.9, label=f"{name}, by its votes: PRIVATE", zorder=4, **style)
+        at = [[point[key] for point in points] for key in ("epsilon", "mean")]
+        ax.plot(*at, linestyle=":", linewidth=1.9, label=f"{name}, by its votes: PRIVATE", zorder=4, **style)
     if private:
         figure_of(ax).suptitle(PRIVATE_CURVES, fontsize=SIZE, color=COLOURS["ink"])
     epsilons = sorted({float(p["epsilon"]) for p in bands})

@@ -38,7 +38,7 @@ FIRST = {
         "In words",
         "labels.csv",
         report.NEXT,
-    ),  # fmt: skip
+    ),
     "compare": ("PATE is ahead of DP-SGD at ε = 0.5, 1 and 3.", "Every ε is at δ = 1e-5", "report.md", report.NEXT),
     "audit": ("No claim was refuted by 2 audits (law and game).", "cannot show that one is true", "audit.json"),
     "model": (

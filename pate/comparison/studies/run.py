@@ -337,11 +337,11 @@ def run_experiment(
         cut = {name: getattr(config, name) for name in ("protocol", "n_public", "n_private")}
         data = load_dataset(config.dataset, data_home=data_home, random_state=seed, **cut)
         coded = encode_dataset(data)
-        # Representations read tables cell by cell; teachers and DP-SGD need numbers, learnt from public rows.
-        rows_of = coded if config.who_votes() == "shards" else data
-        own, *beside = [_task(config, contestant, repeat) for contestant in config.contestants] or [None]
-        clf = _classifier(config, own, data, seed, folder, repeat, verbose)
-        name = "PATE" if own is None else own.contestant.name
+        # Representations and contestants read tables cell by cell; teachers need numbers, learnt from public rows.
+        rows_of = coded if config.who_votes() == "shards" and not config.contestants else data
+        tasks = [_task(config, contestant, repeat) for contestant in config.contestants]
+        clf = _classifier(config, data, seed, folder, repeat, verbose, own=tasks[0] if tasks else None)
+        name = config.contestants[0].name if tasks else "PATE"
         started = perf_counter()
         with nullcontext() if config.n_jobs is None else parallel_config(n_jobs=config.n_jobs):
             teachers, votes = clf.fit_keeping(
@@ -349,15 +349,14 @@ def run_experiment(
             )
         seconds.append(Seconds(name=name, seconds=perf_counter() - started, seed=seed))
         release = clf.release_
-        row = _row(name, config, clf.score(rows_of.test.X, data.test.y), seed, release)
-        rows.append(replace(row, settings=settings_of(clf)))
+        rows.append(_row(name, config, clf, rows_of, release))
         _tell(rows[-1], config, repeat, show=verbose)
-        if own is None and config.dpsgd != "none":
+        if not tasks and config.dpsgd != "none":
             started = perf_counter()
             rows.append(_dpsgd_row(config, data if config.dpsgd == "auto" else coded, seed, verbose))
             seconds.append(Seconds(name="DP-SGD", seconds=perf_counter() - started, seed=seed))
             _tell(rows[-1], config, repeat, show=verbose)
-        for task in beside:
+        for task in tasks[1:]:
             ((cell, cost),) = fit_tasks([task], data)
             rows.append(cell.row())
             seconds.append(Seconds(name=cell.contestant, seconds=cost.seconds, seed=seed))
@@ -408,18 +407,19 @@ _ALIKE = ("n_teachers", "budget", "mechanism")
 
 def _classifier(
     config: RunConfig,
-    own: Task | None,
     data: Dataset,
     seed: int,
     folder: RunFolder | None,
     repeat: int,
     verbose: bool,
+    *,
+    own: Task | None,
 ) -> PATEClassifier:
     private = None if folder is None else folder.private / f"repeat-{repeat}"
     ledger = None if private is None else Ledger(private / "ledger.sqlite")
     if own is not None:
         clf: PATEClassifier = made(own, data)
-        return clf.set_params(ledger=ledger, verbose=verbose)
+        return clf.set_params(ledger=ledger)  # a line for each fit is enough
     who = config.who_votes()
     by_teachers: dict[str, Any] = {}
     if who != "records":
@@ -463,13 +463,14 @@ def _gathered(repeats: list[SensitiveResult], seconds: list[Seconds]) -> Sensiti
     )
 
 
-def _row(contestant: str, config: RunConfig, accuracy: float, seed: int, release: ReleasedLabels | None) -> Row:
+def _row(contestant: str, config: RunConfig, clf: Any, data: Dataset, release: ReleasedLabels | None = None) -> Row:
     return Row(
         contestant=contestant,
         epsilon=config.budget.epsilon,
         delta=config.budget.delta,
-        accuracy=float(accuracy),
-        seed=seed,
+        accuracy=float(clf.score(data.test.X, data.test.y)),
+        seed=clf.random_state,
+        settings=settings_of(clf),
         queries=None if release is None else int((release.status != NOT_ASKED).sum()),
         answers=None if release is None else release.n_answered,
     )
@@ -487,7 +488,7 @@ def _ceilings(references: Iterable[Reference]) -> list[Row]:
 def _dpsgd_row(config: RunConfig, data: Dataset, seed: int, verbose: bool) -> Row:
     clf = make_dpsgd(config.dpsgd, data, config.budget, random_state=seed, verbose=verbose)
     clf.fit(data.private.X, data.private.y, groups=data.private.groups, X_public=data.public.X)
-    return _row("DP-SGD", config, clf.score(data.test.X, data.test.y), seed, None)
+    return _row("DP-SGD", config, clf, data)
 
 
 def _result(config: RunConfig, first: _First, rows: list[Row], command: str | None) -> Result:
