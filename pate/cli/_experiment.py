@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,7 +31,7 @@ def compare(
         "Folder for rows and report; the same command continues after a kill.", o.OUTPUT, default=o.MISSING
     ),
     contestants: list[str] = o.setting(
-        "pate, dpsgd, confident-gnmax, ...; default: the quick ones.", o.RUN, default=(), **o.AS_NAMES
+        "pate, gnmax, dpsgd, ...; default: the quick ones.", o.RUN, default=(), **o.AS_NAMES
     ),
     epsilons: str = o.setting("Budgets, separated by commas.", o.PRIVACY, default="0.5,1,3,8"),
     delta: o.Delta = o.DELTA,
@@ -44,6 +45,11 @@ def compare(
         "What --target lies between, from public knowledge: 0,5000.", o.RUN, metavar="LOW,HIGH"
     ),
     sensitive_report: bool = o.setting("Also write sensitive.html, which must stay inside.", o.OUTPUT, default=False),
+    analysis: Literal["public", "data-dependent"] = o.setting(
+        "data-dependent: sensitive.html with the curves by the votes' own epsilon, private to you.",
+        o.OUTPUT,
+        default="public",
+    ),
     seed: o.Seed = 0,
     jobs: int = o.setting("Fits in parallel; -1 takes every core.", o.RUN, default=o.JOBS),
 ) -> None:
@@ -71,6 +77,7 @@ def compare(
         n_jobs=jobs,
         out=out,
         sensitive_report=sensitive_report,
+        analysis=analysis,
         verbose=show_progress(),
         target=target,
         target_range=None if range is None else o.low_high(range, "--target"),
@@ -79,6 +86,8 @@ def compare(
     say_json({**report.to_dict(command=command_line()), "file": out / "report.html"})
     answer(str(report))
     answer(f"Open {out / 'report.html'}.")
+    if analysis == "data-dependent":
+        answer(f"By the votes' own epsilon, PRIVATE to you and not for publication: {out / 'sensitive.html'}.")
 
 
 def demo(
@@ -87,8 +96,8 @@ def demo(
     repeats: int = o.setting("Seeds to average over.", o.RUN, default=5),
     jobs: o.Jobs = o.JOBS,
 ) -> None:
-    """Run PATE and DP-SGD on scikit-learn's digits and write a report."""
-    from pate.comparison.studies.config import demo_config
+    """Run PATE with teachers on shards, PATE with records, and DP-SGD on scikit-learn's digits; write a report."""
+    from pate.comparison.contestants import demo_config
     from pate.comparison.studies.run import run_experiment
     from pate.privacy.budget import Budget
     from pate.report import NEXT
@@ -96,10 +105,11 @@ def demo(
     folder = free_folder(out)
     config = demo_config(Budget(epsilon, o.DELTA), n_repeats=repeats, n_jobs=jobs)
     say(
-        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}, with default settings: every "
-        f"private record votes. {repeats} seeds, and DP-SGD beside it.\n"
+        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}: teachers on disjoint shards "
+        "vote, noise hides each of them, and a student learns from the noisy labels (Papernot et al. 2018). Beside it: "
+        f"every record votes, and DP-SGD. {repeats} seeds, each with its rows shuffled anew.\n"
         "This demo also writes sensitive.html: digits are public, and it shows what the noise costs. "
-        " With real private data that file must stay inside."
+        "With real private data that file must stay inside."
     )
     done = run_experiment(config, out=folder, sensitive_report=True, command=command_line(), verbose=show_progress())
     _print_run(done, folder)
@@ -194,18 +204,25 @@ def _summary(result: Result, sensitive: SensitiveResult | None) -> None:
     from statistics import fmean
 
     rows = []
-    for name, epsilon, of_it in _groups([row.to_dict() for row in result.rows if row.epsilon is not None], "epsilon"):
+    for name, epsilon, of_it in _groups([row.to_dict() for row in result.rows], "epsilon"):
         answers = [r["answers"] for r in of_it if r["answers"] is not None]
         n_answers = f"{fmean(answers):.0f}" if answers else ""
-        rows.append((name, f"{epsilon:g}", *_spread([r["accuracy"] for r in of_it]), n_answers))
-    heading = ("contestant", "epsilon", "accuracy", "spread", "seeds", "answers")
+        at = ("none", "no privacy") if epsilon is None else (f"{epsilon:g}", _mechanism(of_it[0]["settings"]))
+        rows.append((name, *at, *_spread([r["accuracy"] for r in of_it]), n_answers))
+    heading = ("contestant", "epsilon", "released by", "accuracy", "spread", "seeds", "answers")
     show_table(f"{result.title}: accuracy on test rows", heading, rows)
     if sensitive is None:
         return
-    references = [{"contestant": r.name, "accuracy": r.accuracy} for r in sensitive.references]
+    shown = {row.contestant for row in result.rows}  # of published rows
+    references = [{"contestant": r.name, "accuracy": r.accuracy} for r in sensitive.references if r.name not in shown]
     sorted_out = [(name, *_spread([r["accuracy"] for r in of_it])) for name, _, of_it in _groups(references, "epsilon")]
     columns = ("reference", "accuracy", "spread", "seeds")
     show_table("SENSITIVE, not for publication: without privacy", columns, sorted_out, style="red")
+
+
+def _mechanism(settings: str | None) -> str:
+    """Return the mechanism that settings begin with: GNMax of "GNMax(sigma=8.0), 51 teachers"."""
+    return re.split(r"[(,:;]", settings or "")[0]
 
 
 def _groups(rows: list[dict[str, Any]], key: str) -> list[tuple[str, Any, list[dict[str, Any]]]]:

@@ -354,7 +354,7 @@ def _identity(task: Task) -> dict[str, Any]:
 
 def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
     with timed("startup"):
-        model = _made(task, data)
+        model = made(task, data)
         takes = model.get_params(deep=False) if hasattr(model, "get_params") else {}
     values: tuple[Any, ...] = tuple(range(len(data.classes)))
     X, y, groups = data.private.X, data.private.y, data.private.groups
@@ -398,7 +398,7 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
     return cell, None if votes is None else _data_dependent(model.release_, votes, task.budget.delta)
 
 
-def _made(task: Task, data: Dataset) -> Any:
+def made(task: Task, data: Dataset) -> Any:
     """Return the unfitted classifier, with the comparison's noise seed and shard seed."""
     said: dict[str, Any] = {name: getattr(task, name) for name in ("budget", "seed", "noise_seed", "n_jobs", "cache")}
     setting = Setting.of(data, task.contestant, **said)

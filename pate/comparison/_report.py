@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pate._core.checks import check_choice
 from pate._core.files import parse_json, read_json, write_bytes, write_json, write_text
 from pate._core.pages import cell as as_cell
 from pate._core.pages import lined_up
@@ -37,6 +38,21 @@ from pate.report.scores import ACCURACY, SCORES, Score
 
 if TYPE_CHECKING:
     from pate.report.plots import Display
+
+
+#: By which epsilons a comparison is drawn: the public ones, or also those that depend on the votes, which are private.
+ANALYSES = ("public", "data-dependent")
+
+
+def check_analysis(analysis: str, predicts: str) -> bool:
+    """Return whether data-dependent epsilons are asked for; refuse an unknown word, and votes on numbers."""
+    by_votes = check_choice("analysis", analysis, ANALYSES) == "data-dependent"
+    if by_votes and predicts == "numbers":
+        raise InvalidInputError(
+            f"analysis must be 'public' of a numeric target, got {analysis!r}: no teachers vote there, so no epsilon "
+            "depends on votes. Leave it out."
+        )
+    return by_votes
 
 
 # A comparison as text: on a terminal, and in a notebook's cell.
@@ -339,12 +355,15 @@ class ComparisonReport:
         """Return :meth:`result` as JSON values."""
         return self.result(command=command).to_dict()
 
-    def plot(self, ax: Any = None) -> Display:
+    def plot(self, ax: Any = None, *, analysis: str = "public") -> Display:
         """Draw accuracy against epsilon: curves with paired bands, floors as lines, published figures as marks.
 
         Parameters
         ----------
         ax : matplotlib Axes or None
+        analysis : {"public", "data-dependent"}
+            ``"data-dependent"`` also draws contestants whose teachers vote by their data-dependent epsilon, and says on
+            the picture that it is **private to the curator, not for publication**.
 
         Returns
         -------
@@ -354,7 +373,7 @@ class ComparisonReport:
         Raises
         ------
         InvalidInputError
-            No fit has an epsilon.
+            No fit has an epsilon; none has a data-dependent one (files that :meth:`load` reads have none).
 
         Examples
         --------
@@ -368,7 +387,15 @@ class ComparisonReport:
         result = self.result()
         if not result.epsilons:
             raise InvalidInputError("cells must hold a fit with an epsilon, got none: there is no curve to draw.")
-        return Display(comparison_picture(result, ax))
+        costs = (
+            self.costs if check_analysis(analysis, "classes" if self.score == ACCURACY.name else "numbers") else None
+        )
+        if costs is not None and all(cost.data_dependent_epsilon is None for cost in costs):
+            raise InvalidInputError(
+                "analysis must be 'public' for this report, got 'data-dependent': no fit of it has a data-dependent "
+                "epsilon. Take the report that compare returned, with 'gnmax' or 'confident-gnmax' among contestants."
+            )
+        return Display(comparison_picture(result, ax, costs=costs or ()))
 
     def save(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write everything that may be published into a folder, and return the folder.

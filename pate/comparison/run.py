@@ -22,7 +22,7 @@ from pate.comparison import _report as pages
 from pate.comparison._cells import Cell, Key, sizes
 from pate.comparison._fit import Done, Task, check_column, fit_tasks, forget_rows, raise_with_note
 from pate.comparison._folder import CellFolder, contestants_of, described
-from pate.comparison._report import ComparisonReport
+from pate.comparison._report import ComparisonReport, check_analysis
 from pate.comparison.contract import PREDICTS, Contestant
 from pate.comparison.studies._folders import plain_values
 from pate.comparison.studies.config import public_rows
@@ -45,6 +45,7 @@ def compare(
     noise_seed: int | None = None,
     sensitive: bool = False,
     by: str | None = None,
+    analysis: str = "public",
     verbose: bool = False,
 ) -> ComparisonReport:
     """Compare private classifiers: fit each at every budget on several random splits, and measure test accuracy.
@@ -87,6 +88,10 @@ def compare(
         Also write ``sensitive.html`` into ``out``, for the curator alone.
     by : str or None
         A column of the public rows: accuracy and answers are also reported for each of its values. For classes only.
+    analysis : {"public", "data-dependent"}
+        ``"data-dependent"`` writes ``sensitive.html`` too, with the curve by the exact data-dependent epsilon of each
+        contestant whose teachers vote (:func:`pate.account`): **private to the curator**, and in no other file but
+        those of ``resume.private/``. ``report.plot(analysis=...)`` draws it.
     verbose : bool
         Show a progress bar on standard error.
 
@@ -141,8 +146,10 @@ def compare(
         if value is not None:
             check_int(name, value, low=0, remedy="None draws from the operating system.")
     check_column(data, by)
+    sensitive |= check_analysis(analysis, predicts)
     if sensitive and out is None:
-        raise InvalidInputError("sensitive=True writes sensitive.html into out, got out=None. Name a folder.")
+        asked = "sensitive=True" if analysis == "public" else f"analysis={analysis!r}"
+        raise InvalidInputError(f"{asked} writes sensitive.html into out, got out=None. Name a folder.")
 
     base = training_seed(None) if random_state is None else random_state
     seeds = [training_seed(base, r) for r in range(n_repeats)]
@@ -388,6 +395,7 @@ def compare_on(
     n_jobs: int | None = None,
     out: Any = None,
     sensitive_report: bool = False,
+    analysis: str = "public",
     data_home: Any = None,
     verbose: bool = False,
     target: str | None = None,
@@ -404,6 +412,7 @@ def compare_on(
         raise InvalidInputError("epsilons must name at least one budget, got none.")
     budgets = [Budget(e, delta) for e in epsilons]
     predicts = "classes" if check_numeric(target, target_range) is None else "numbers"
+    check_analysis(analysis, predicts)
     if target is None and own_table(dataset):
         raise InvalidInputError(
             f"dataset must be a named one where classes are predicted, got {os.fspath(dataset)!r}. A table of your "
@@ -431,6 +440,7 @@ def compare_on(
         n_jobs=n_jobs,
         out=out,
         sensitive=sensitive_report,
+        analysis=analysis,
         by=by,
         verbose=verbose,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from statistics import fmean
 from typing import Any
 
 from markupsafe import Markup
@@ -20,7 +21,7 @@ from pate.report import plots
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
 from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, plain_bands, span, starved
 from pate.report._parts import NEXT, Sheet, facts, number, percent, picture, plain, promised
-from pate.report.result import Band, ComparisonResult
+from pate.report.result import Band, ComparisonResult, FitCost, gathered
 from pate.report.scores import R2, Score
 
 # Published figures of the same data set, to stand beside a comparison: their papers' word, nothing measured here.
@@ -156,10 +157,27 @@ def bands(result: ComparisonResult) -> list[Band]:
     return list(result.bands) or plain_bands(result.rows)
 
 
+def by_votes(result: ComparisonResult, costs: Sequence[FitCost]) -> list[dict[str, Any]]:
+    """Return data-dependent epsilons and scores, means over the repeats, by contestant and budget: **sensitive**."""
+    means = {(band.contestant, band.epsilon): band.mean for band in bands(result)}
+    known = [(cost, cost.data_dependent_epsilon) for cost in costs if cost.data_dependent_epsilon is not None]
+    return [
+        {"contestant": key[0], "budget": key[1], "epsilon": fmean(e for _, e in found), "mean": means[key]}
+        for key, found in gathered(known, lambda pair: (pair[0].contestant, pair[0].epsilon)).items()
+        if key in means
+    ]
+
+
 def comparison_picture(
-    result: ComparisonResult, ax: Any = None, *, more_lines: Mapping[str, float] | None = None
+    result: ComparisonResult,
+    ax: Any = None,
+    *,
+    more_lines: Mapping[str, float] | None = None,
+    costs: Sequence[FitCost] = (),
 ) -> Any:
-    """Draw the picture of a comparison, on axes given or new ones, with more lines of reference for the curator.
+    """Draw the picture of a comparison, on axes given or new ones.
+
+    For the curator alone: ``more_lines`` of reference, and curves by the data-dependent epsilons of ``costs``.
 
     Examples
     --------
@@ -186,6 +204,7 @@ def comparison_picture(
         lines={**{band.contestant: band.mean for band in found if band.epsilon is None}, **(more_lines or {})},
         anchors=marks,
         stretches=[stretch.to_dict() for found in result.crossings[:1] for stretch in found.stretches],
+        private=by_votes(result, costs),
         floor=_floor(result),
         score=result.scale,
         ax=ax,

@@ -17,7 +17,7 @@ from pate.release.statement.model import UNITS, PrivacyStatement
 from pate.release.statement.plain_language import explained, glossary, plain_language_page, tier
 from pate.report import plots
 from pate.report._answer import listed
-from pate.report._comparison import comparison_picture, render_comparison
+from pate.report._comparison import by_votes, comparison_picture, render_comparison
 from pate.report._measures import costs, plain_bands, span, thumbnails, who_wins
 from pate.report._parts import (
     NEXT,
@@ -108,6 +108,7 @@ def render_sensitive_report(result: Result | Mapping[str, Any], sensitive: Sensi
         right=[(row.seed, percent(row.accuracy)) for row in inside.label_accuracy],
         seconds=[(row.name, row.seed, f"{row.seconds:.1f}") for row in inside.seconds],
         ceilings=_ceilings(result, inside) if inside.ceilings else None,
+        votes=_by_votes(result, inside) if isinstance(result, ComparisonResult) else None,
         fits=costs(inside.costs, private=True),
         prices=[(p.label, number(p.epsilon), number(p.delta), p.method, p.use) for p in inside.data_dependent],
     )
@@ -143,6 +144,23 @@ def _ceilings(result: Result, inside: SensitiveResult) -> dict[str, Any]:
         drawn = picture(caption, f"{score.title}, with the ceilings", comparison_picture, result, more_lines=levels)
     rows = [(name, score.text(level)) for name, level in levels.items()]
     return {"picture": drawn, "table": Sheet(heads=["Without privacy", score.title], rows=rows, numbers=[1])}
+
+
+def _by_votes(result: ComparisonResult, inside: SensitiveResult) -> dict[str, Any] | None:
+    if not (points := by_votes(result, inside.costs)):
+        return None
+    title = f"{result.scale.title} against both kinds of epsilon"
+    caption = (
+        "Means over the repeats. Solid: by the public ε. Dotted: the same fits by their data-dependent ε, PRIVATE."
+    )
+    rows = [
+        (p["contestant"], promised(p["budget"]), promised(p["epsilon"]), result.scale.text(p["mean"])) for p in points
+    ]
+    heads = ["Contestant", "Public ε", "Data-dependent ε, PRIVATE", result.scale.title]
+    return {
+        "picture": picture(caption, title, comparison_picture, result, costs=inside.costs),
+        "table": Sheet(heads=heads, rows=rows, numbers=range(1, 4), kind="grouped"),
+    }
 
 
 def _margins(inside: SensitiveResult) -> str:
@@ -347,6 +365,7 @@ def _accuracy(result: Result) -> dict[str, Any]:
                 n,
                 span(row["queries"] for row in members),
                 span(row["answers"] for row in members),
+                (members[0].get("settings") or "–").partition(":")[0],
             )
         )
     own = [members for (name, _), members in groups.items() if name == names[0]]

@@ -768,6 +768,10 @@ def styles(sides: Mapping[str, str]) -> dict[str, tuple[str, str, Any]]:
     return found
 
 
+#: Over every picture with a data-dependent epsilon.
+PRIVATE_CURVES = "PRIVATE to the curator, not for publication: dotted curves depend on the votes"
+
+
 def comparison_curves(
     bands: Sequence[Mapping[str, Any]],
     *,
@@ -775,6 +779,7 @@ def comparison_curves(
     lines: Mapping[str, float] | None = None,
     anchors: Sequence[Mapping[str, Any]] = (),
     stretches: Sequence[Mapping[str, Any]] = (),
+    private: Sequence[Mapping[str, Any]] = (),
     floor: float | None = None,
     score: Score = ACCURACY,
     ax: Axes | None = None,
@@ -794,6 +799,8 @@ def comparison_curves(
         ``mark`` (a letter), ``epsilon`` and ``accuracy`` as published. Those far from the curves are left out.
     stretches : sequence of mappings
         ``low``, ``high`` and ``at``: where two curves may cross.
+    private : sequence of mappings
+        ``contestant``, ``epsilon`` (by its votes) and ``mean``: SENSITIVE curves, dotted, and a title that says so.
     floor : float, optional
         For one repeat, whose differences may be chance: a straight axis from here to 100%, which does not make
         them look large, and words that say so.
@@ -834,9 +841,16 @@ def comparison_curves(
             low, high = ([p[end] for p in known] for end in ("paired_low", "paired_high"))
             ax.fill_between([p["epsilon"] for p in known], low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
             ax.vlines([p["epsilon"] for p in known], low, high, color=colour, alpha=0.75, linewidth=1.3, zorder=3)
+    for name, points in gathered(private, lambda point: point["contestant"]).items():
+        role, marker, _ = styles(sides)[name]
+        style = {"color": COLOURS[role], "marker": marker, "markersize": 5.5, "markerfacecolor": COLOURS["paper"]}
+        at = [[point[key] for point in points] for key in ("epsilon", "mean")]
+        ax.plot(*at, linestyle=":", linewidth=1.9, label=f"{name}, by its votes: PRIVATE", zorder=4, **style)
+    if private:
+        figure_of(ax).suptitle(PRIVATE_CURVES, fontsize=SIZE, color=COLOURS["ink"])
     epsilons = sorted({float(p["epsilon"]) for p in bands})
     shown = [a for a in anchors if epsilons[0] / 3 <= a["epsilon"] <= 3 * epsilons[-1]]
-    _log_axis(ax, epsilons, [float(a["epsilon"]) for a in shown])
+    _log_axis(ax, epsilons, [float(point["epsilon"]) for point in (*shown, *private)])
     near = _limits(ax, bands, shown, lines or {}, floor, score)
     _name_lines(ax, bands, lines or {}, near, score)
     for anchor in shown:

@@ -210,6 +210,11 @@ class FitCost(PrivateRecord):
         """Which fit of the comparison this is."""
         return self.contestant, self.epsilon, self.repeat
 
+    @property
+    def seconds(self) -> float:
+        """How long its training and labelling took."""
+        return self.training_seconds + self.labelling_seconds
+
 
 # What a run or a comparison gave, in types: ``Result`` for the public, ``SensitiveResult`` for the curator alone.
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pate import Budget, Ledger
+from pate import Budget, Ledger, load_dataset
 
 CODE = "import sys; from pate.cli import main; sys.argv[0] = 'pate'; main()"
 
@@ -381,3 +382,54 @@ def test_ctrl_c_is_clean_and_resumable(tables):
     done = subprocess.run(command, cwd=tables, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     assert (tables / "labels.csv").exists()
+
+
+@pytest.mark.long
+@pytest.mark.sample
+def test_the_demo_shows_teachers_records_and_dpsgd_beside_no_privacy(tmp_path):
+    done = pate("demo", "--repeats", 2, "--out", tmp_path / "demo")
+    assert done.returncode == 0, done.stderr
+    names = ["PATE with teachers", "PATE with records", "DP-SGD"]
+    # Without a terminal there is a line for each fit, and no other one of progress.
+    lines = [line for line in done.stderr.splitlines() if re.match(r"repeat|teachers|rounds|DP-SGD steps|fits", line)]
+    shares = [re.fullmatch(r"repeat (\d) of 2: (.+) (\d\d?\.\d)%", line) for line in lines]
+    assert [(share[1], share[2]) for share in shares] == [(n, name) for n in "12" for name in names]
+    rows = json.loads((tmp_path / "demo" / "results.json").read_text())["rows"]
+    told = {(row["contestant"], row["seed"]): f"{100 * row['accuracy']:.1f}" for row in rows}
+    assert [told[share[2], int(share[1]) - 1] for share in shares] == [share[3] for share in shares]
+    table = [line for line in done.stdout.splitlines() if line.startswith("│")]
+    for line, parts in zip(
+        table,
+        [(names[0], "3", "GNMax"), (names[1], "3", "GaussianSum"), (names[2], "3"), ("SVC", "none")],
+        strict=False,
+    ):
+        assert all(part in line for part in parts), line
+    means = {name: np.mean([r["accuracy"] for r in rows if r["contestant"] == name]) for name in names}
+    assert min(means.values()) > 0.6
+    assert max(means.values()) < max(row["accuracy"] for row in rows if row["role"] == "ceiling")
+    assert {row["epsilon"] for row in rows if row["role"] == "private"} == {3.0}
+
+
+@pytest.mark.long
+def test_the_first_screen_of_the_demo_has_public_images_with_the_labels_that_were_released(tmp_path):
+    out = tmp_path / "demo"
+    assert pate("demo", "--repeats", 1, "--out", out).returncode == 0
+    first = (out / "report.html").read_text(encoding="utf-8").partition("<details>")[0]
+    shown = re.findall(r"aria-label='an image labelled (\w)'", first)
+    labels = pd.read_csv(out / "labels.csv")["label"].dropna().astype(int).astype(str)
+    assert len(shown) == 12
+    assert shown == labels.tolist()[:12]
+    data = load_dataset("digits", random_state=0, n_public=400)
+    rows = pd.read_csv(out / "labels.csv")["row"][:12]
+    images = [example["image"] for example in json.loads((out / "results.json").read_text())["examples"]]
+    for row, image in zip(rows, images, strict=True):
+        pixels = np.rint(9 * data.public.X[row] / data.public.X[rows].max()).astype(int).reshape(8, 8)
+        assert image == ["".join(map(str, line)) for line in pixels]
+
+
+def test_an_unknown_analysis_is_refused(tmp_path):
+    done = pate("compare", "--dataset", "digits", "--analysis", "votes", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "--analysis" in done.stderr
+    assert "data-dependent" in done.stderr
+    assert not (tmp_path / "out").exists()

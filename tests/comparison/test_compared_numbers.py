@@ -292,6 +292,14 @@ def test_who_predicts_the_other_is_refused_before_a_fit(tmp_path):
         named(["mean"])
 
 
+def test_no_epsilon_of_numbers_depends_on_votes(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"analysis must be .public. of a numeric target.* no teachers vote"):
+        compare({"clear": CLEAR}, diabetes(), budgets=BUDGETS, out=tmp_path / "out", analysis="data-dependent")
+    with pytest.raises(InvalidInputError, match="analysis must be 'public' of a numeric target"):
+        compare_on("diabetes.csv", target="age", target_range=(0, 99), epsilons=[1.0], analysis="data-dependent")
+    assert not (tmp_path / "out").exists()
+
+
 def test_predictions_that_are_no_numbers_name_the_fit():
     with pytest.raises(InvalidInputError, match=r"contestant 'astray' failed at epsilon=1.*finite number"):
         compare({"astray": Astray()}, diabetes(), budgets=BUDGETS[:1], n_repeats=1)

@@ -10,10 +10,10 @@ from contestants_at_play import BUDGETS, DELTA, Fake, Stating, small_data
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.naive_bayes import GaussianNB
 
-from pate import Budget, PATEClassifier, Queries
+from pate import Budget, GNMax, PATEClassifier, Queries, load_dataset
 from pate.comparison._report import ComparisonReport
 from pate.comparison.run import compare
-from pate.data import PrivateRows
+from pate.data import Dataset, PrivateRows
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.privacy.words import Guarantee
 from pate.release.statement.model import PrivacyStatement
@@ -165,6 +165,45 @@ def test_a_person_guarantee_of_a_fit_without_groups_is_refused():
 
 
 # --- shards ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.sample
+@pytest.mark.parametrize("published", [False, True])
+def test_the_curators_own_epsilon_is_in_the_curators_files_alone(tmp_path, published):
+    data = load_dataset("digits", n_private=600, n_public=100)
+    if not published:
+        data = Dataset("mine", classes=data.classes, private=data.private, public=data.public, test=data.test)
+    assert data.published is published
+    mine = PATEClassifier(GaussianNB(), n_teachers=30, classes=range(10), mechanism=GNMax(2.0), queries=Queries(20))
+    call = {"budgets": [Budget(30.0, DELTA)], "n_repeats": 1, "noise_seed": 1}
+    report = compare({"mine": mine}, data, out=tmp_path, analysis="data-dependent", **call)
+    (epsilon,) = [cost.data_dependent_epsilon for cost in report.costs]
+    assert epsilon < 0.99 * report.statements["mine", 30.0].guarantee.epsilon
+    secrets = [f"{epsilon:.4g}", f"{epsilon:.6f}"]
+    inside = (tmp_path / "sensitive.html").read_text(encoding="utf-8")
+    assert secrets[0] in inside
+    # Said over the picture, in the table and beside them.
+    for said in ("PRIVATE to the curator, not for publication", "Data-dependent ε, PRIVATE", "not publishable"):
+        assert said in inside
+    assert (tmp_path / "sensitive.html").stat().st_mode & 0o777 == 0o600
+    report.save(tmp_path)
+    report.save(tmp_path / "again")
+    public = [p for p in tmp_path.rglob("*") if p.is_file() and p.name != "sensitive.html"]
+    public = [p for p in public if "resume.private" not in p.parts and "cache" not in p.parts]
+    assert len(public) >= 12
+    for text in [*(p.read_bytes().decode("latin-1") for p in public), repr(report), report._repr_html_()]:
+        for said in (*secrets, "PRIVATE to the curator", "by its votes"):
+            assert said not in text
+    assert secrets[1][:7] in (tmp_path / "resume.private" / "costs.jsonl").read_text()
+    # Drawn when asked for by name, and never from files that may be published.
+    drawn = report.plot(analysis="data-dependent")
+    assert drawn.figure_.get_suptitle().startswith("PRIVATE to the curator, not for publication")
+    (own,) = [line for line in drawn.ax_.lines if line.get_label() == "mine, by its votes: PRIVATE"]
+    assert own.get_xdata() == [epsilon]
+    assert "PRIVATE" not in "".join(report.plot().ax_.get_legend_handles_labels()[1])
+    with pytest.raises(InvalidInputError, match="no fit of it has a data-dependent epsilon"):
+        ComparisonReport.load(tmp_path).plot(analysis="data-dependent")
 
 
 def test_shards_of_data_that_are_not_published_are_cut_by_a_secret():

@@ -171,7 +171,9 @@ def test_bad_contestants_are_refused(contestants, text):
     ("call", "text"),
     [
         ({"by": "sex"}, "by must be None"),
-        ({"sensitive": True}, "got out=None"),
+        ({"sensitive": True}, "sensitive=True writes sensitive.html into out, got out=None"),
+        ({"analysis": "data-dependent"}, "analysis='data-dependent' writes sensitive.html into out, got out=None"),
+        ({"analysis": "dependent"}, "analysis must be one of 'public', 'data-dependent', got 'dependent'"),
         ({"n_repeats": 0}, "n_repeats must be"),
     ],
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pate import Queries
+from pate import GNMax, Queries
 from pate.comparison.contestants import (
     NAMES,
     Fast,
@@ -25,6 +25,7 @@ from pate.dpsgd import DPSGDClassifier
 from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.models.recipes import PublicFacts, choose
+from pate.models.students import VoteSpreading
 from pate.privacy.budget import Budget
 from pate.report.result import ROLES
 
@@ -329,8 +330,22 @@ def test_default_contestants_by_kind_of_data(kind, shape):
     assert {c.role for c in found} == set(ROLES)
     assert {"PATE", "DP-SGD"} <= {c.side for c in found}
     assert named([c.name for c in found], kind=kind, image_shape=shape) == found
-    if shape == (28, 28):
-        assert "pate" not in {c.name for c in found}  # hours
+    names = {c.name for c in found}
+    assert {
+        "gnmax",
+        "dpsgd",
+        "no-privacy",
+    } < names  # teachers on shards, DP-SGD and a model without privacy: everywhere
+    assert ("pate-fast" if shape == (28, 28) else "pate") in names  # networks take hours
+
+
+@pytest.mark.parametrize("name", ["digits", "images", "table"])
+def test_a_student_of_teachers_on_shards_learns_from_all_public_rows(name, request):
+    data = request.getfixturevalue(name)
+    model = named(["gnmax"])[0].make(setting_of("gnmax", data))
+    assert isinstance(model.mechanism, GNMax)
+    student = model.student
+    assert isinstance(student[-1] if hasattr(student, "steps") else student, VoteSpreading)
 
 
 def test_everybody_says_how_it_was_tuned_and_what_it_sees():

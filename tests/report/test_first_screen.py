@@ -32,7 +32,13 @@ RUN = {
 }
 #: Stands on the first screen of a page, and below it.
 FIRST = {
-    "report": ("PATE is right on 95.0% ± 1.6 of the test rows at ε = 2.527.", "In words", "labels.csv", report.NEXT),
+    "report": (
+        "PATE is right on 95.0% ± 1.6 of the test rows at ε = 2.527.",
+        "No private image is on this page",
+        "In words",
+        "labels.csv",
+        report.NEXT,
+    ),
     "compare": ("PATE is ahead of DP-SGD at ε = 0.5, 1 and 3.", "Every ε is at δ = 1e-5", "report.md", report.NEXT),
     "audit": ("No claim was refuted by 2 audits (law and game).", "cannot show that one is true", "audit.json"),
     "model": (
@@ -43,7 +49,7 @@ FIRST = {
     ),
 }
 FOLDED = {
-    "report": ("No private image is on this page", "Who is protected, and against whom", "To run it again"),
+    "report": ("Released by", "Who is protected, and against whom", "To run it again"),
     "compare": ("differences looked at hold together", "what each saw, and how it was tuned", "To run it again"),
     "audit": ("False alarms", "What it does not show: the rest.", "no private table"),
     "model": ("no private row, vote", "each record is in one shard", "SHA-256"),

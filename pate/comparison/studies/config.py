@@ -7,6 +7,7 @@ from typing import Any
 
 from pate._core.checks import check_choice, check_int
 from pate._core.provenance import package_versions
+from pate.comparison.contract import Contestant
 from pate.comparison.studies._folders import plain_repr
 from pate.data import Dataset
 from pate.estimators import chosen_voters
@@ -94,6 +95,9 @@ class RunConfig:
     n_jobs : int or None
     tuning : str
         What was tuned on private data and whether that is charged, for the statement.
+    contestants : tuple of Contestant
+        In place of all that is set above for teachers, voters and DP-SGD: the first one's release is the run's (a
+        :class:`pate.PATEClassifier` whose teachers vote), the others are measured beside it.
     """
 
     dataset: str
@@ -117,6 +121,7 @@ class RunConfig:
     partition_seed: int | None = None
     n_jobs: int | None = None
     tuning: str = ""
+    contestants: tuple[Contestant, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("dpsgd", self.dpsgd, MODULES)
@@ -128,6 +133,8 @@ class RunConfig:
 
     def who_votes(self) -> str:
         """Return who votes: "records", "heads" or "shards"."""
+        if self.contestants:
+            return "shards"
         said = {name: getattr(self, name) for name in OF_SHARDS}
         who = chosen_voters(self.voters, {**said, "estimator": self.teacher})
         if who == "dpsgd":
@@ -144,18 +151,12 @@ class RunConfig:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as plain values, for a report: those that were given, or have a default."""
-        hidden = ("budget", "dataset", "protocol", "mechanism", "voters")
+        hidden = ("budget", "dataset", "protocol", "mechanism", "voters", "contestants")
         who = self.who_votes()
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         if who == "records":
             del said["select"], said["on_exhausted"]
         plain = {k: v if isinstance(v, str | int | float) else plain_repr(v) for k, v in said.items() if v is not None}
         mechanism = "calibrated to the budget" if self.mechanism is None else str(self.mechanism)
-        return {"voters": who, **plain, "mechanism": mechanism}
-
-
-def demo_config(budget: Budget, *, n_repeats: int = 5, n_jobs: int | None = None) -> RunConfig:
-    """Return the run that ``pate demo`` makes: scikit-learn's digits, with PATE's defaults at a budget."""
-    return RunConfig(
-        dataset="digits", budget=budget, n_public=public_rows("digits"), n_repeats=n_repeats, n_jobs=n_jobs
-    )
+        names = {"contestants": ", ".join(c.name for c in self.contestants)} if self.contestants else {}
+        return {"voters": who, **plain, "mechanism": mechanism, **names}

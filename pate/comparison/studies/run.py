@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import warnings
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -25,6 +26,8 @@ from pate._core.curator import need
 from pate._core.files import atomic_path, write_json, write_text
 from pate._core.frames import guarded
 from pate._core.provenance import provenance
+from pate.comparison._fit import Task, fit_tasks, made, settings_of
+from pate.comparison.contract import Contestant
 from pate.comparison.studies._folders import RunFolder
 from pate.comparison.studies.config import RunConfig, make_dpsgd
 from pate.data import Dataset, encode_dataset, load_dataset
@@ -185,15 +188,10 @@ def margin_noise(mechanism: Mechanism) -> float:
 
 
 def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: int) -> tuple[str, float]:
-    """Return the name and accuracy of a model of the teachers' kind that saw all private rows."""
+    """Return the name and accuracy of a good model that saw all private rows: of torch teachers one of their kind."""
     X, y = data.private.X, data.private.y
     test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
-    if isinstance(teachers, TeacherEnsemble):
-        # A kernel machine on 50,000 rows takes longer than the whole run.
-        large = len(y) > LARGE
-        model = MLPClassifier((128,), max_iter=15, random_state=seed) if large else clone(teachers.estimator)
-        return _scored(model, data)
-    if isinstance(teachers, HeadTeacherEnsemble):
+    if isinstance(teachers, TeacherEnsemble | HeadTeacherEnsemble):
         return _ordinary_model(coded, seed)
     # One torch teacher of everything; on many rows in fewer passes, as each has many steps.
     from pate.teachers.torch import default_steps
@@ -211,20 +209,16 @@ def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: in
 
 def _ordinary_model(coded: Dataset, seed: int) -> tuple[str, float]:
     """Return the name and accuracy of a good model of all private rows, of a kind that is usual for such data."""
-    return _scored(ordinary_model(coded.kind, len(coded.private.y), seed=seed), coded)
-
-
-def _scored(model: Any, data: Dataset) -> tuple[str, float]:
-    """Fit a model to all private rows, and return its name and accuracy; convergence warnings are not shown."""
+    model = ordinary_model(coded.kind, len(coded.private.y), seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(data.private.X, data.private.y)
-    return type(model).__name__, model.score(data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS])
+        model.fit(coded.private.X, coded.private.y)
+    return type(model).__name__, model.score(coded.test.X[:_REFERENCE_ROWS], coded.test.y[:_REFERENCE_ROWS])
 
 
 # Some public images of a run with their released labels: chosen by the release alone.
 
-#: The first images, and then those that the release is least sure of.
+#: The first images, and then those that the release is least sure of; where it says nothing of that, more first ones.
 FIRST, UNSURE = 8, 4
 _LARGEST = 64  # pixels a side
 
@@ -238,8 +232,8 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
         return ()
     confidence = release.probability.max(axis=1) if isinstance(release, ModelLabels) else None
     margin = margins(counts) if (counts := getattr(release, "noisy_counts", None)) is not None else None
-    order = list(range(min(FIRST, release.n_queries)))
     sure = confidence if confidence is not None else margin
+    order = list(range(min(FIRST + UNSURE * (sure is None), release.n_queries)))
     if sure is not None:
         left = [i for i in np.argsort(sure, kind="stable").tolist() if i not in order and np.isfinite(sure[i])]
         order += left[:UNSURE]
@@ -343,21 +337,30 @@ def run_experiment(
         cut = {name: getattr(config, name) for name in ("protocol", "n_public", "n_private")}
         data = load_dataset(config.dataset, data_home=data_home, random_state=seed, **cut)
         coded = encode_dataset(data)
-        # Representations read tables cell by cell; teachers and DP-SGD need numbers, learnt from public rows.
-        rows_of = coded if config.who_votes() == "shards" else data
-        clf = _classifier(config, data, seed, folder, repeat, verbose)
+        # Representations and contestants read tables cell by cell; teachers need numbers, learnt from public rows.
+        rows_of = coded if config.who_votes() == "shards" and not config.contestants else data
+        tasks = [_task(config, contestant, repeat) for contestant in config.contestants]
+        clf = _classifier(config, data, seed, folder, repeat, verbose, own=tasks[0] if tasks else None)
+        name = config.contestants[0].name if tasks else "PATE"
         started = perf_counter()
         with nullcontext() if config.n_jobs is None else parallel_config(n_jobs=config.n_jobs):
             teachers, votes = clf.fit_keeping(
                 rows_of.private.X, data.private.y, X_public=rows_of.public.X, groups=data.private.groups
             )
-        seconds.append(Seconds(name="PATE", seconds=perf_counter() - started, seed=seed))
+        seconds.append(Seconds(name=name, seconds=perf_counter() - started, seed=seed))
         release = clf.release_
-        rows.append(_row("PATE", config, clf.score(rows_of.test.X, data.test.y), seed, release))
-        if config.dpsgd != "none":
+        rows.append(_row(name, config, clf, rows_of, release))
+        _tell(rows[-1], config, repeat, show=verbose)
+        if not tasks and config.dpsgd != "none":
             started = perf_counter()
             rows.append(_dpsgd_row(config, data if config.dpsgd == "auto" else coded, seed, verbose))
             seconds.append(Seconds(name="DP-SGD", seconds=perf_counter() - started, seed=seed))
+            _tell(rows[-1], config, repeat, show=verbose)
+        for task in tasks[1:]:
+            ((cell, cost),) = fit_tasks([task], data)
+            rows.append(cell.row())
+            seconds.append(Seconds(name=cell.contestant, seconds=cost.seconds, seed=seed))
+            _tell(rows[-1], config, repeat, show=verbose)
         if sensitive_report:
             if votes is None:
                 inside.append(references_of_records(rows_of, coded, teachers, clf))
@@ -375,6 +378,19 @@ def run_experiment(
     return RunResult(result, sensitive, first.release)
 
 
+def _task(config: RunConfig, contestant: Contestant, repeat: int) -> Task:
+    """Return one contestant's fit in one repeat; a named data set is public, so its shards may be cut by the seed."""
+    seed = config.random_state + repeat
+    how: dict[str, Any] = {"seed": seed, "cut_seed": seed, "noise_seed": None, "created": ""}
+    return Task(contestant, config.budget, repeat, config.n_repeats, n_jobs=config.n_jobs, **how)
+
+
+def _tell(row: Row, config: RunConfig, repeat: int, *, show: bool) -> None:
+    if show and row.accuracy is not None:
+        text = f"repeat {repeat + 1} of {config.n_repeats}: {row.contestant} {100 * row.accuracy:.1f}%"
+        print(text, file=sys.stderr, flush=True)
+
+
 @dataclass(frozen=True)
 class _First:
     """What the first repeat returned."""
@@ -390,9 +406,20 @@ _ALIKE = ("n_teachers", "budget", "mechanism")
 
 
 def _classifier(
-    config: RunConfig, data: Dataset, seed: int, folder: RunFolder | None, repeat: int, verbose: bool
+    config: RunConfig,
+    data: Dataset,
+    seed: int,
+    folder: RunFolder | None,
+    repeat: int,
+    verbose: bool,
+    *,
+    own: Task | None,
 ) -> PATEClassifier:
     private = None if folder is None else folder.private / f"repeat-{repeat}"
+    ledger = None if private is None else Ledger(private / "ledger.sqlite")
+    if own is not None:
+        clf: PATEClassifier = made(own, data)
+        return clf.set_params(ledger=ledger)  # a line for each fit is enough
     who = config.who_votes()
     by_teachers: dict[str, Any] = {}
     if who != "records":
@@ -414,7 +441,7 @@ def _classifier(
         student=None if config.student is None else make_student(config.student),
         random_state=seed,
         image_shape=data.image_shape,
-        ledger=None if private is None else Ledger(private / "ledger.sqlite"),
+        ledger=ledger,
         queries=Queries(config.n_queries, force=True, **how),  # a study shows the result of any setting
         stated={"tuning": config.tuning} if config.tuning.strip() else None,
         verbose=verbose,
@@ -436,13 +463,14 @@ def _gathered(repeats: list[SensitiveResult], seconds: list[Seconds]) -> Sensiti
     )
 
 
-def _row(contestant: str, config: RunConfig, accuracy: float, seed: int, release: ReleasedLabels | None) -> Row:
+def _row(contestant: str, config: RunConfig, clf: Any, data: Dataset, release: ReleasedLabels | None = None) -> Row:
     return Row(
         contestant=contestant,
         epsilon=config.budget.epsilon,
         delta=config.budget.delta,
-        accuracy=float(accuracy),
-        seed=seed,
+        accuracy=float(clf.score(data.test.X, data.test.y)),
+        seed=clf.random_state,
+        settings=settings_of(clf),
         queries=None if release is None else int((release.status != NOT_ASKED).sum()),
         answers=None if release is None else release.n_answered,
     )
@@ -460,7 +488,7 @@ def _ceilings(references: Iterable[Reference]) -> list[Row]:
 def _dpsgd_row(config: RunConfig, data: Dataset, seed: int, verbose: bool) -> Row:
     clf = make_dpsgd(config.dpsgd, data, config.budget, random_state=seed, verbose=verbose)
     clf.fit(data.private.X, data.private.y, groups=data.private.groups, X_public=data.public.X)
-    return _row("DP-SGD", config, clf.score(data.test.X, data.test.y), seed, None)
+    return _row("DP-SGD", config, clf, data)
 
 
 def _result(config: RunConfig, first: _First, rows: list[Row], command: str | None) -> Result:
