@@ -265,10 +265,7 @@ def asked(question: Question, work: Path, *, n_repeats: int, n_jobs: int) -> dic
         "n_classes": len(data.classes),
         "repeats": n_repeats,
         "rows": [{key: row.get(key) for key in kept} for row in figures["rows"]],
-        "seconds": [
-            {"contestant": cost.contestant, "seconds": round(cost.training_seconds or 0.0, 3)} for cost in report.costs
-        ],
-        **{key: figures[key] for key in ("verdicts", "rule", "created", "commit", "versions")},
+        **{key: figures[key] for key in ("created", "commit", "versions")},
         "packages": {name: version(name) for name in PACKAGES},
     }
 
@@ -357,7 +354,7 @@ def main() -> None:
         smoke()
         return
     stored = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {"delta": DELTA, "questions": []}
-    stored["unsaid"] = unsaid()
+    stored |= {"install": INSTALL, "unsaid": unsaid()}
     if args.develop:
         stored["development"] = develop()
         RESULT.write_text(written(stored), encoding="utf-8")
