@@ -190,7 +190,9 @@ def page(stored: Mapping[str, Any]) -> str:
     lines += ["", _SHORT, *short(stored), _ONE_BY_ONE, *accuracies(stored)]
     lines += [_SETTINGS, *development(stored)]
     versions = {**questions[0]["versions"], **questions[0]["packages"]}
-    commits = ", ".join(dict.fromkeys((q["commit"] or "unknown")[:12] for q in questions))
+    commits = ", ".join(
+        dict.fromkeys((q[key] or "unknown")[:12] for q in questions for key in ("commit", "finished_at"))
+    )
     lines += [f"Versions: {', '.join(f'{name} {value}' for name, value in versions.items())}. Commits: {commits}."]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -37,6 +37,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import OneHotEncoder
 
 from pate import Budget, ComparisonReport, compare, load_dataset
+from pate._core.provenance import provenance
 from pate.comparison.contestants import named
 from pate.comparison.contract import Contestant, Setting, Tuning
 
@@ -266,6 +267,7 @@ def asked(question: Question, work: Path, *, n_repeats: int, n_jobs: int) -> dic
         "repeats": n_repeats,
         "rows": [{key: row.get(key) for key in kept} for row in figures["rows"]],
         **{key: figures[key] for key in ("created", "commit", "versions")},
+        "finished_at": provenance()["commit"],
         "packages": {name: version(name) for name in PACKAGES},
     }
 
