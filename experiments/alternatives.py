@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import tempfile
 import warnings
@@ -326,6 +327,29 @@ def unsaid() -> dict[str, list[str]]:
     return found
 
 
+def curvature(*, norm: float = 10.0, near: float = 0.1, n_fits: int = 20_000) -> dict[str, float]:
+    """Fit diffprivlib's logistic regression on two rows of which one is long; replacing it by 0 moves more than its ε.
+
+    With the row x = (norm,) of class 1 the coefficient f solves b = -(l'(f) norm + f) for the noise b, and so db/df is
+    up to norm^2 / 4 + 1: its density at 0 is so many times that of the noise at norm / 2. With 0 in its place f = -b:
+    the share near 0 is known exactly. At ε = 2 log(1 + norm / 4) + 0.1 the noise is what 0.1 buys (Chaudhuri et al.
+    2011, Theorem 9, would take 2 log(1 + norm^2 / 4)).
+    """
+    from diffprivlib.models import LogisticRegression
+
+    spent = 0.1
+    epsilon = 2 * math.log1p(norm / 4) + spent
+    X, y = np.array([[norm], [0.0]]), np.array([1, 0])
+    model = LogisticRegression(epsilon=epsilon, data_norm=norm, fit_intercept=False, max_iter=_STEPS, tol=1e-10)
+    with no_leak():
+        found = sum(abs(float(model.fit(X, y).coef_[0, 0])) < near for _ in range(n_fits))
+    share = -math.expm1(-near * spent / (2 * norm))
+    return {
+        "norm": norm, "near": near, "epsilon": epsilon, "n_fits": n_fits, "found": found,
+        "of_neighbour": share * n_fits, "allowed": math.exp(epsilon) * share * n_fits,
+    }  # fmt: skip
+
+
 def check_packages() -> None:
     """End with what to install, unless the other libraries are there."""
     missing = []
@@ -345,7 +369,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=ROOT / "runs" / "alternatives", help="where finished fits stay")
     parser.add_argument("--jobs", type=int, default=1, help="fits side by side")
     parser.add_argument("--page", action="store_true", help="the page from the stored JSON")
-    parser.add_argument("--develop", action="store_true", help="what settings of theirs were chosen from")
+    parser.add_argument("--develop", action="store_true", help="what settings of theirs were chosen from, and a check")
     parser.add_argument("--smoke", action="store_true", help="theirs alone, on 500 records; nothing is stored")
     args = parser.parse_args()
     if args.page:
@@ -358,7 +382,7 @@ def main() -> None:
     stored = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {"delta": DELTA, "questions": []}
     stored |= {"install": INSTALL, "unsaid": unsaid()}
     if args.develop:
-        stored["development"] = develop()
+        stored |= {"development": develop(), "curvature": curvature()}
         RESULT.write_text(written(stored), encoding="utf-8")
         return
     by_name = {question.name: question for question in QUESTIONS}
