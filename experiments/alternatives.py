@@ -380,7 +380,8 @@ def main() -> None:
         smoke()
         return
     stored = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {"delta": DELTA, "questions": []}
-    stored |= {"install": INSTALL, "unsaid": unsaid()}
+    taken = {"tail": TAIL, "components_of_two": COMPONENTS_OF_TWO, "components_of_more": COMPONENTS_OF_MORE}
+    stored |= {"install": INSTALL, "unsaid": unsaid(), "taken": taken}
     if args.develop:
         stored |= {"development": develop(), "curvature": curvature()}
         RESULT.write_text(written(stored), encoding="utf-8")
