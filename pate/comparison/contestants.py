@@ -371,7 +371,7 @@ class PublicLabels(_Likeliest):
         self.classes_ = np.asarray(self.classes)
         self.n_labels_ = int((given >= 0).sum())
         labels = given[given >= 0]
-        several = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
+        several = LogisticRegression(max_iter=500)
         self.model_ = (several if len(np.unique(labels)) > 1 else DummyClassifier()).fit(z, labels)
         return self
 
@@ -401,13 +401,18 @@ def majority(setting: Setting) -> NoisyMajority:
 
 
 def public_labels(setting: Setting) -> PublicLabels:
-    """Return a model of the hand-labelled public rows, on record voters' own representation."""
+    """Return a linear model of the hand-labelled public rows, on their columns; on scattering for images of 16 pixels.
+
+    Not on record voters' own representation: hundreds of components of a kernel are too many for a hundred labels.
+    """
     if setting.y_public is None:
         raise InvalidInputError(
             "y_public must be given to a contestant of labelled public rows, got None. Give the Contestant "
             "n_public_labels, and make its setting by Setting.of(data, contestant, ...)."
         )
-    return PublicLabels(quick_representation(setting), setting.y_public, classes=setting.classes)
+    large = kind_of(setting.X_public, setting.image_shape) == "image"
+    seen = quick_representation(setting) if large else setting.fitted(TableMap())
+    return PublicLabels(seen, setting.y_public, classes=setting.classes)
 
 
 def no_privacy(setting: Setting) -> Ordinary:

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from pate import GNMax, Queries
 from pate.comparison.contestants import (
@@ -251,7 +252,18 @@ def test_public_maps_are_fitted_once_for_all_budgets(digits, tmp_path):
     for epsilon in (0.5, 1.0, 3.0):
         for name in ("pate", "records-linear", "noiseless", "public-labels-100"):
             named([name])[0].make(setting_of(name, digits, epsilon=epsilon, cache=tmp_path))
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.iterdir())) == 2  # that of the records, and the floor's columns
+
+
+def test_a_hundred_labels_make_as_good_a_model_as_anybody_would_fit_on_them(digits):
+    setting = setting_of("public-labels-100", digits)
+    floor = named(["public-labels-100"])[0].make(setting).fit(None, None, X_public=digits.public.X)
+    known = setting.y_public >= 0
+    plain = LogisticRegression(max_iter=500).fit(digits.public.X[known] / 16, setting.y_public[known])
+    reached, usual = (np.mean(model.predict(X) == digits.test.y)
+                      for model, X in ((floor, digits.test.X), (plain, digits.test.X / 16)))  # fmt: skip
+    assert floor.n_labels_ == known.sum() == 100
+    assert reached > usual - 0.05
 
 
 def test_a_clone_of_planned_dpsgd_keeps_its_plan(digits):
