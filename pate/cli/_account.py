@@ -37,7 +37,7 @@ def account(
     classes: int | None = o.setting("Number of classes; needed for labels.", o.VOTES),
     rows: int | None = o.setting("Use the first queries only.", o.VOTES),
     sanitise: str | None = o.setting(
-        "Also give a publishable bound (gnmax, confident): 'usual' settings, or ORDER,BETA,NOISE[,DELTA0] of "
+        "Also give a publishable bound (gnmax, confident-gnmax): 'usual' settings, or ORDER,BETA,NOISE[,DELTA0] of "
         "smooth sensitivity, chosen without the votes; DELTA0, a tenth of delta if left out, is its part of delta. "
         "Needs --ledger.",
         o.PRIVACY,
@@ -209,7 +209,7 @@ def plan(
     teachers: str | None = o.setting(
         "Numbers of teachers, separated by commas; default: as many as it takes.", o.TEACHERS
     ),
-    max_answers: int | None = o.setting("Cap on answers of confident; default: half.", o.NOISE),
+    max_answers: int | None = o.setting("Cap on answers of confident-gnmax; default: half.", o.NOISE),
     right: float = o.setting("Probability of a right answer behind the gap.", o.NOISE, default=0.99),
     ledger: Path | None = o.setting("Also respect what is left in this ledger, in its accounting unit.", o.PRIVACY),
 ) -> None:

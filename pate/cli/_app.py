@@ -40,7 +40,7 @@ _EXAMPLES = r"""
 pate demo
 pate demo --epsilon 1 --out runs/tight
 pate run --dataset digits --epsilon 3 --out runs/digits
-pate run --dataset mnist --epsilon 2.6 --teachers 250 --mechanism confident --sigma 40 \
+pate run --dataset mnist --epsilon 2.6 --teachers 250 --mechanism confident-gnmax --sigma 40 \
     --threshold 200 --sigma-threshold 150 --queries 640 --out runs/mnist
 pate label --private patients.csv --target ill --public cohort.csv --classes no,yes \
     --epsilon 1 --delta 1e-6 --out labels.csv

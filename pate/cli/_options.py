@@ -332,9 +332,9 @@ PartitionSeed = Annotated[
 ]
 
 #: A mechanism's name where one must be named (``pate account``), and where it may be left out.
-NamedMechanism = Annotated[Literal["histogram", "gnmax", "lnmax", "confident"], option("Kind of noise.", NOISE)]
+NamedMechanism = Annotated[Literal["histogram", "gnmax", "lnmax", "confident-gnmax"], option("Kind of noise.", NOISE)]
 MechanismName = Annotated[
-    Literal["histogram", "gnmax", "lnmax", "confident"] | None,
+    Literal["histogram", "gnmax", "lnmax", "confident-gnmax"] | None,
     option("Kind of noise; default: histogram, calibrated to the budget.", NOISE),
 ]
 Sigma = Annotated[float | None, option("Gaussian noise on every count, in votes.", NOISE, argument="mechanism")]
@@ -344,7 +344,7 @@ Scale = Annotated[
 Threshold = Annotated[
     float | None,
     option(
-        "Votes that the largest count must reach, else there is no label (confident).",
+        "Votes that the largest count must reach, else there is no label (confident-gnmax).",
         NOISE,
         argument="mechanism",
         rare=True,
@@ -352,7 +352,7 @@ Threshold = Annotated[
 ]
 SigmaThreshold = Annotated[
     float | None,
-    option("Noise of the test by --threshold, in votes (confident).", NOISE, argument="mechanism", rare=True),
+    option("Noise of the test by --threshold, in votes (confident-gnmax).", NOISE, argument="mechanism", rare=True),
 ]
 Queries = Annotated[int | None, option("How many public rows to ask about.", NOISE, argument="n_queries")]
 Gap = Annotated[
@@ -364,7 +364,9 @@ Gap = Annotated[
 MaxAnswers = Annotated[
     int | None,
     option(
-        "Give at most so many labels (confident); all of them are charged, even if fewer are given.", NOISE, rare=True
+        "Give at most so many labels (confident-gnmax); all of them are charged, even if fewer are given.",
+        NOISE,
+        rare=True,
     ),
 ]
 OnExhausted = Annotated[

@@ -166,12 +166,12 @@ def _models(setting: Setting) -> tuple[Any, Any]:
 
 
 gnmax = partial(by_2018, name="gnmax")
-confident = partial(by_2018, name="confident")
+confident = partial(by_2018, name="confident-gnmax")
 
 
 def interactive(setting: Setting) -> PATEClassifier:
     """Return Interactive-GNMax, planned as Confident-GNMax is."""
-    return by_2018(setting, name="confident", kind=InteractivePATE)
+    return by_2018(setting, name="confident-gnmax", kind=InteractivePATE)
 
 
 #: Of the teachers' number: what the count less the student's share must reach.

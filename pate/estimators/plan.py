@@ -55,13 +55,13 @@ ADVICE = {
         "Abstaining where the noisy lead is below the gap of the table lets out a label that is not the teachers' "
         "choice with no more than the small probability stated there, per query, whatever the votes are; on the "
         "2018 MNIST votes a gap of 0.7 sigma gave the most answers with 95% of them right "
-        "(experiments/mechanism_table.py: 88 at epsilon 1, against 84 by confident and 58 by gnmax)."
+        "(experiments/mechanism_table.py: 88 at epsilon 1, against 84 by confident-gnmax and 58 by gnmax)."
     ),
     "gnmax": (
         "Cheaper than the histogram per answer, since only the winner is published, but it answers every query, also "
         "those on which the teachers disagree. Take it when nearly all queries are easy, or all need an answer."
     ),
-    "confident": (
+    "confident-gnmax": (
         "Pays for every query asked and for the whole cap on answers, whether used or not; answers where the noisy top "
         "count reaches the threshold. Take it when the counts must not be published and many queries are hard: about "
         "as many right answers as the histogram."
@@ -167,7 +167,7 @@ def shard_rows(
     shapes: dict[str, tuple[Mechanism, int]] = {
         "histogram": (NoisyHistogram(sigma=1.0), n_queries),
         "gnmax": (GNMax(sigma=1.0), n_queries),
-        "confident": (ConfidentGNMax(threshold=1.0, sigma_threshold=_CONFIDENT_RATIO, sigma=1.0), cap),
+        "confident-gnmax": (ConfidentGNMax(threshold=1.0, sigma_threshold=_CONFIDENT_RATIO, sigma=1.0), cap),
     }
     left = None if ledger is None else ledger.remaining(default_total=budget)
     rows = []
@@ -503,10 +503,10 @@ class Plan:
     ...     )
     ... )
     Plan for 300 queries, 10 classes, epsilon = 1, delta = 1e-05, 60000 records
-    mechanism  teachers  records each  sigma  gap for 99%  (of 2 classes)  lead  answers  epsilon
-    histogram       500           120  91.39        395.3           300.7   79%      300        1
-    gnmax           500           120  79.95        345.9           263.1   69%      300        1
-    confident       500           120  58.54        253.3           192.6   51%   <= 150        1
+    mechanism        teachers  records each  sigma  gap for 99%  (of 2 classes)  lead  answers  epsilon
+    histogram             500           120  91.39        395.3           300.7   79%      300        1
+    gnmax                 500           120  79.95        345.9           263.1   69%      300        1
+    confident-gnmax       500           120  58.54        253.3           192.6   51%   <= 150        1
     """
 
     budget: Budget
@@ -556,10 +556,10 @@ class Plan:
         if not self.rows:
             return lines
         lines += [f"{name}: {ADVICE[name]}" for name in dict.fromkeys(row.name for row in self.rows)]
-        sure = next(row for row in self.rows if row.name == "confident")
+        sure = next(row for row in self.rows if row.name == "confident-gnmax")
         lines.append(
-            f"confident above: threshold at {CONFIDENT_SHARE:.0%} of the votes (a public choice that moves no cost), "
-            f"noise {format_up(sure.mechanism.sigma_threshold)} on the test, at most "  # type: ignore[attr-defined]
+            f"confident-gnmax above: threshold at {CONFIDENT_SHARE:.0%} of the votes (a public choice that moves no "
+            f"cost), noise {format_up(sure.mechanism.sigma_threshold)} on the test, at most "  # type: ignore[attr-defined]
             f"{sure.n_answers} of {sure.n_queries} answers; with another cap the noise is another."
         )
         lines.append(
@@ -685,7 +685,7 @@ def plan(
     ... ).records.recipe.space
     'signed'
     >>> [row.name for row in rows], all(row.guarantee.epsilon <= 1 for row in rows)
-    (['histogram', 'gnmax', 'confident'], True)
+    (['histogram', 'gnmax', 'confident-gnmax'], True)
     """
     check_budget(budget)
     n_classes = check_int("n_classes", n_classes, low=2)

@@ -457,7 +457,7 @@ _PARAMETERS: dict[str, tuple[type[Mechanism], tuple[str, ...]]] = {
     "histogram": (NoisyHistogram, ("sigma",)),
     "gnmax": (GNMax, ("sigma",)),
     "lnmax": (LNMax, ("scale",)),
-    "confident": (ConfidentGNMax, ("threshold", "sigma_threshold", "sigma")),
+    "confident-gnmax": (ConfidentGNMax, ("threshold", "sigma_threshold", "sigma")),
 }
 
 
@@ -467,13 +467,13 @@ def named_mechanisms() -> tuple[str, ...]:
     Examples
     --------
     >>> named_mechanisms()
-    ('histogram', 'gnmax', 'lnmax', 'confident')
+    ('histogram', 'gnmax', 'lnmax', 'confident-gnmax')
     """
     return tuple(_PARAMETERS)
 
 
 #: What may be left out.
-_OPTIONAL = {"confident": ("offsets",)}
+_OPTIONAL = {"confident-gnmax": ("offsets",)}
 
 
 def make_mechanism(name: str, **parameters: Any) -> Mechanism:
@@ -495,9 +495,9 @@ def make_mechanism(name: str, **parameters: Any) -> Mechanism:
     --------
     >>> make_mechanism("gnmax", sigma=40.0)
     GNMax(sigma=40.0)
-    >>> make_mechanism("confident", sigma=40.0)
+    >>> make_mechanism("confident-gnmax", sigma=40.0)
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: mechanism 'confident' needs threshold, sigma_threshold, sigma; ...
+    pate.exceptions.InvalidInputError: mechanism 'confident-gnmax' needs threshold, sigma_threshold, sigma; ...
     """
     kind, needed = _PARAMETERS[check_choice("mechanism", name, _PARAMETERS)]
     given = {k: v for k, v in parameters.items() if v is not None}

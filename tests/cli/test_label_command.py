@@ -340,7 +340,7 @@ def test_import_paths_that_lead_nowhere(tables, module, path, text):
 
 # The epsilon at the teachers' very votes, for the curator alone.
 
-CONFIDENT = {"mechanism": "confident", "sigma": 2, "threshold": 10, "sigma_threshold": 3, "epsilon": 60}
+CONFIDENT = {"mechanism": "confident-gnmax", "sigma": 2, "threshold": 10, "sigma_threshold": 3, "epsilon": 60}
 
 
 def public_files(folder):

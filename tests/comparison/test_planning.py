@@ -77,7 +77,7 @@ def test_the_threshold_scales_with_the_teachers_and_its_noise_with_the_answers()
     rows = [
         r
         for r in plan(Budget(1, 1e-5), n_queries=50, n_classes=10, n_teachers=[100, 250]).rows
-        if r.name == "confident"
+        if r.name == "confident-gnmax"
     ]
     assert [r.mechanism.threshold for r in rows] == [80, 200]
     assert rows[0].mechanism.sigma_threshold == pytest.approx(3.75 * rows[0].sigma)
@@ -112,7 +112,7 @@ def test_the_command_prints_the_table():
     call += ["--classes", "10", "--records", "60000", "--teachers", "250,1000"]
     done = subprocess.run(call, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "140"})
     assert done.returncode == 0, done.stderr
-    for word in ("histogram", "gnmax", "confident", "91.39", "395.3", "1000", "240", "Take it when in doubt"):
+    for word in ("histogram", "gnmax", "confident-gnmax", "91.39", "395.3", "1000", "240", "Take it when in doubt"):
         assert word in done.stdout
     wrong = subprocess.run([*call[:-1], "many"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
@@ -124,7 +124,7 @@ def test_the_stored_table_says_what_the_advice_says():
     stored = json.loads((ROOT / "experiments" / "results" / "mechanism_table.json").read_text())
     assert {"created", "commit", "versions", "config"} <= set(stored)
     best = {(r["mechanism"], r["epsilon"]): r["best"] for r in stored["rows"] if r["precision"] == 0.95}
-    design = {"histogram": (24, 85, 298), "confident": (23, 83, 295), "gnmax": (16, 59, 209)}
+    design = {"histogram": (24, 85, 298), "confident-gnmax": (23, 83, 295), "gnmax": (16, 59, 209)}
     for name, figures in design.items():
         for epsilon, figure in zip((0.5, 1.0, 2.0), figures, strict=True):
             row = best[name, epsilon]
@@ -132,7 +132,7 @@ def test_the_stored_table_says_what_the_advice_says():
             makers = {
                 "histogram": lambda r: NoisyHistogram(r["sigma"]).charge(r["queries"]),
                 "gnmax": lambda r: GNMax(r["sigma"]).charge(r["queries"]),
-                "confident": lambda r: ConfidentGNMax(r["threshold"], r["sigma_threshold"], r["sigma"]).charge(
+                "confident-gnmax": lambda r: ConfidentGNMax(r["threshold"], r["sigma_threshold"], r["sigma"]).charge(
                     r["queries"], max(1, round(r["answers"]))
                 ),
             }

@@ -292,7 +292,7 @@ def test_what_a_mechanism_is_written_as():
     assert repr(plain) == "ConfidentGNMax(threshold=200.0, sigma_threshold=150.0, sigma=40.0)"
     assert repr(fair) == "ConfidentGNMax(threshold=200.0, sigma_threshold=150.0, sigma=40.0, offsets=(1.0, -2.5))"
     assert read_mechanisms(f"{plain}, 250 teachers; {fair}, 9 teachers") == [plain, fair]
-    assert make_mechanism("confident", threshold=200, sigma_threshold=150, sigma=40, offsets=[1, -2.5]) == fair
+    assert make_mechanism("confident-gnmax", threshold=200, sigma_threshold=150, sigma=40, offsets=[1, -2.5]) == fair
     assert fair != plain
     assert hash(fair) != hash(plain)
     assert fair.scaled(2.0).offsets == fair.offsets
