@@ -276,7 +276,8 @@ def test_account_never_takes_class_ids_for_counts(tmp_path):
 def test_account_reproduces_the_published_figures(data_home):
     done = pate(
         "account", data_home / "pate2018_mnist_votes.npz", "--key", "counts", "--rows", 640,
-        "--mechanism", "confident-gnmax", "--sigma", 40, "--threshold", 200, "--sigma-threshold", 150, "--delta", "1e-5", "--reveal",
+        "--mechanism", "confident-gnmax", "--sigma", 40, "--threshold", 200, "--sigma-threshold", 150,
+        "--delta", "1e-5", "--reveal",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for figure in ("1.9988", "282.7", "0.928993"):
