@@ -179,7 +179,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     network_ : nn.Module
         The averaged network, on the CPU, in evaluation mode.
     history_ : list of dict
-        Per epoch: ``loss``; ``agreement`` of the student with the answers, spread or not; ``changed``, the share of rows
+        Per epoch: ``loss``; ``agreement`` of the student with the (spread) answers; ``changed``, the share of rows
         whose label it changed; ``trust``, the weight of its predictions.
     targets_ : float array of shape (n_public, n_classes)
         The final targets of every public row, from released answers and the student's predictions.
@@ -434,11 +434,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
             seed=training_seed(seed),
         )
         check_real("label_error", self.label_error, low=0, high=1, high_open=True)
-        if self.spread_over not in (None, "auto") and not isinstance(self.spread_over, Representation):
-            raise InvalidInputError(
-                f"spread_over must be 'auto', None or a representation, got {shown(self.spread_over)}. "
-                "pate.representations has them."
-            )
+        if not isinstance(self.spread_over, Representation | None):
+            check_choice("spread_over", self.spread_over, ("auto",), remedy="Or None, or one of pate.representations.")
         return recipe, device
 
     def _epochs(self, n_rows: int) -> int:
