@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from torch import nn
 
 from pate import ABSTAIN, InvalidInputError
@@ -17,6 +18,7 @@ from pate.models.students import ImageStudent, fit_student, make_student, uses_u
 from pate.models.students._fit import try_student
 from pate.models.students._image import read_targets
 from pate.models.students._image_training import _CHANGES, Training
+from pate.representations.images import Pixels
 
 QUICK = {"epochs": 6, "batch_size": 16, "random_state": 0, "device": "cpu", "precision": "float32"}
 
@@ -111,6 +113,65 @@ def test_flat_rows_and_images_are_the_same_thing():
     flat = ImageStudent(**QUICK | {"epochs": 2}).fit(IMAGES.reshape(96, 64), TRUTH)
     assert same(flat, ImageStudent((1, 8, 8), **QUICK | {"epochs": 2}).fit(IMAGES[:, None], TRUTH))
     np.testing.assert_array_equal(flat.predict_proba(IMAGES), flat.predict_proba(IMAGES.reshape(96, 64)))
+
+
+# Few answers ---------------------------------------------------------------------------------------------------
+
+
+def few_answers(truth, n, n_wrong, seed=0):
+    """Labels of ``n`` rows drawn at random, of which the first ``n_wrong`` are wrong."""
+    asked = np.random.default_rng(seed).choice(len(truth), n, replace=False)
+    labels = np.full(len(truth), ABSTAIN)
+    labels[asked] = truth[asked]
+    labels[asked[:n_wrong]] = (truth[asked[:n_wrong]] + 1) % (truth.max() + 1)
+    return labels, asked
+
+
+def test_few_answers_and_wrong_ones_among_them_reach_all_images():
+    digits = load_digits()
+    images, truth = (digits.data[:1200] / 16).astype(np.float32), digits.target[:1200]
+    labels, asked = few_answers(truth, 60, 3)
+    settings = QUICK | {"epochs": 4, "batch_size": 64, "augmentation": 0.5, "erase": 0.0, "average_views": False}
+    student = ImageStudent(**settings, spread_over=Pixels()).fit(images, labels)
+    held, theirs = (digits.data[1200:] / 16).astype(np.float32), digits.target[1200:]
+    accuracy = np.mean(student.predict(held) == theirs)
+    assert accuracy > 0.85
+    assert np.mean(student.spread_labels_ == truth) > 0.9
+    # The wrong answers were outvoted.
+    assert (student.spread_labels_[asked[:3]] == truth[asked[:3]]).all()
+    alone = ImageStudent(**settings, spread_over=None).fit(images, labels)
+    assert alone.spread_labels_ is None
+    assert np.mean(alone.predict(held) == theirs) < accuracy - 0.2
+    assert same(student, ImageStudent(**settings, spread_over=Pixels()).fit(images, labels))
+
+
+def test_few_answers_are_spread_in_what_a_network_saw_of_the_images():
+    images, truth = shapes(120)
+    labels, _ = few_answers(truth, 8, 0)
+    student = ImageStudent(**QUICK | {"epochs": 2}).fit(images, labels)
+    assert np.mean(student.spread_labels_ == truth) > 0.9
+    assert same(student, ImageStudent(**QUICK | {"epochs": 2}).fit(images, labels))
+    # A weight of 0 is no answer; and a class that nobody named reaches no image.
+    other, _ = few_answers(truth, 8, 0, seed=1)
+    both, weights = np.where(labels == ABSTAIN, other, labels), (labels != ABSTAIN).astype(float)
+    again = ImageStudent(**QUICK | {"epochs": 1}).fit(images, both, weights)
+    np.testing.assert_array_equal(again.spread_labels_, student.spread_labels_)
+    three = ImageStudent(**QUICK | {"epochs": 1}, spread_over=Pixels()).fit(images, np.where(labels == 1, 2, labels))
+    assert set(three.spread_labels_) == {0, 2}
+
+
+@pytest.mark.parametrize("n_answers", [12, 120])
+def test_a_tenth_of_the_rows_is_not_few(n_answers):
+    images, truth = shapes(120)
+    labels, _ = few_answers(truth, n_answers, 0)
+    assert ImageStudent(**QUICK | {"epochs": 1}).fit(images, labels).spread_labels_ is None
+
+
+def test_targets_of_every_row_are_not_spread():
+    p = np.where(np.eye(2)[TRUTH] == 1, 0.9, 0.1)
+    one = ImageStudent(**QUICK | {"epochs": 1}).fit(IMAGES, p)
+    assert one.spread_labels_ is None
+    assert same(one, ImageStudent(**QUICK | {"epochs": 1}, spread_over=None).fit(IMAGES, p))
 
 
 # Starts, networks, names ---------------------------------------------------------------------------------------
@@ -282,6 +343,8 @@ def test_images_are_mirrored_only_when_asked():
         ({"trust": -1}, "trust must be"),
         ({"trust_from": 2}, "trust_from must be"),
         ({"label_error": 1.0}, "label_error must be"),
+        ({"spread_over": "pixels"}, "spread_over must be"),
+        ({"spread_over": 7}, "spread_over must be"),
         ({"augmentation": "strong"}, "augmentation must be"),
         ({"erase": 1.5}, "erase must be"),
         ({"flip": "yes"}, "flip must be True or False"),

@@ -115,9 +115,9 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     uncertain answers, while sure ones stay (self-adaptive targets, after Huang et al. 2020; a mean teacher, after
     Tarvainen and Valpola 2017, which predicts the images without augmentation once an epoch).
 
-    Where there are few answers (fewer than 500, and one row in ten), they are first spread over the graph of nearest
-    neighbours of all public images, seen through a self-supervised network, and the student is trained on the labels
-    that every image then has: wrong answers are outvoted by those around (``spread_over``).
+    Few answers (fewer than 500, and than a tenth of the rows) are first spread over the graph of nearest neighbours of
+    all public images, seen through a self-supervised network, and the student is trained on the labels that every image
+    then has: answers around a wrong one outvote it (``spread_over``).
 
     All inputs are public, so training is post-processing, and costs no privacy.
 
@@ -152,7 +152,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         The assumed share of wrong labels, where targets are labels and not probabilities.
     spread_over : "auto", representation or None
         The public map whose nearest neighbours share a label, where there are few answers; a copy of it is fitted on
-        the images. ``"auto"`` is :class:`~pate.representations.images.SelfSupervised`, 20 epochs for 9,000 images. None
+        the images. ``"auto"`` is :class:`~pate.representations.images.SelfSupervised`, 10 epochs for 9,000 images. None
         trains on the answers alone.
     ema_epochs : float
         Time constant, in epochs, of the moving average of the weights.
@@ -463,7 +463,7 @@ _EPOCHS, _STEPS = (20, 100), 1400
 #: Answers are spread where there are fewer: over so many neighbours, and so far (alpha of Zhou et al.).
 _FEW, _NEIGHBOURS, _REACH = 500, 7, 0.99
 #: Fewest and most epochs of the self-supervised network, and how many images it would be shown.
-_SHOWN = (5, 100, 180_000)
+_SHOWN = (5, 100, 90_000)
 
 
 #: A fit's file in its ``checkpoint_dir``.
