@@ -106,11 +106,11 @@ def released(place: tuple[Any, ...], n_labels: int, seed: int, delta: float) -> 
 
 
 def cells(config: Config) -> Iterator[Cell]:
-    """Yield every method on every data set, with the fewest labels first."""
+    """Yield every method on every data set, the fewest labels first."""
     for n_labels in config.n_labels:
-        for i, (name, *_) in enumerate(config.data):
+        for i, (name, *_) in reversed(list(enumerate(config.data))):  # the cheapest first
             for seed in range(config.seeds[i]):
-                for method in reversed(METHODS):
+                for method in ("SVC", "default", "answers alone"):
                     key = {"data": name, "labels": n_labels, "seed": seed, "method": method}
                     yield "rows", key, partial(measure, config, i, n_labels, seed, method)
 
