@@ -56,7 +56,7 @@ class Config:
     data: tuple[tuple[str, str, int, int, float], ...] = (
         ("mnist", "paper", 9000, 0, 20.0),
         ("fashion_mnist", "paper", 3000, 250, 20.0),
-        ("optdigits", "standard", 1000, 50, 4.0),
+        ("optdigits", "standard", 1000, 100, 8.0),
     )
     n_labels: tuple[int, ...] = (100, 400)
     seeds: tuple[int, ...] = (1, 1, 1)
