@@ -115,8 +115,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     uncertain answers, while sure ones stay (self-adaptive targets, after Huang et al. 2020; a mean teacher, after
     Tarvainen and Valpola 2017, which predicts the images without augmentation once an epoch).
 
-    Few answers (fewer than 500, and than a tenth of the rows) are first spread over the graph of nearest neighbours of
-    all public images, seen through a self-supervised network, and the student is trained on the labels that every image
+    Few answers (fewer than 500, and than a tenth of 1,000 rows or more) are first spread over the graph of nearest
+    neighbours of all public images, seen through a self-supervised network, and the student is trained on the labels that every image
     then has: answers around a wrong one outvote it (``spread_over``).
 
     All inputs are public, so training is post-processing, and costs no privacy.
@@ -303,7 +303,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     ) -> npt.NDArray[np.int64] | None:
         """Return the label of each image by spreading the answers, or None where there are many."""
         seen_by, n_answers = self.spread_over, int((given > 0).sum())
-        if seen_by is None or n_answers >= min(_FEW, len(images) / 10):
+        if seen_by is None or n_answers >= min(_FEW, len(images) / 10) or len(images) < _MANY:
             return None
         if isinstance(seen_by, str):
             from pate.representations.images import SelfSupervised
@@ -460,8 +460,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
 _VIEWS = 5
 #: Fewest and most epochs that "auto" takes, and how many steps it would have.
 _EPOCHS, _STEPS = (20, 100), 1400
-#: Answers are spread where there are fewer: over so many neighbours, and so far (alpha of Zhou et al.).
-_FEW, _NEIGHBOURS, _REACH = 500, 7, 0.99
+#: Answers are spread where they are fewer and images are more: over so many neighbours, and so far (Zhou's alpha).
+_FEW, _MANY, _NEIGHBOURS, _REACH = 500, 1000, 7, 0.99
 #: Fewest and most epochs of the self-supervised network, and how many images it would be shown.
 _SHOWN = (5, 100, 90_000)
 
