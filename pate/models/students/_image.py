@@ -116,8 +116,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     Tarvainen and Valpola 2017, which predicts the images without augmentation once an epoch).
 
     Few answers (fewer than 500, and than a tenth of 1,000 rows or more) are first spread over the graph of nearest
-    neighbours of all public images, seen through a self-supervised network, and the student is trained on the labels that every image
-    then has: answers around a wrong one outvote it (``spread_over``).
+    neighbours of all public images, seen through a self-supervised network, and the student is trained on the labels
+    that every image then has: answers around a wrong one outvote it (``spread_over``).
 
     All inputs are public, so training is post-processing, and costs no privacy.
 
