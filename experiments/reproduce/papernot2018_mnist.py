@@ -101,7 +101,9 @@ def _measure(config, seed):
     report = account(votes, mechanism, delta=config.delta)
     labels = np.full(len(X), ABSTAIN)
     labels[queries] = release.labels
-    student = ImageStudent(epochs=config.student_epochs, random_state=seed, device="cpu").fit(X, labels)
+    student = ImageStudent(epochs=config.student_epochs, random_state=seed, device="cpu", spread_over=None).fit(
+        X, labels
+    )
     answered = release.answered
     return {
         "accuracy": 100 * float((student.predict(data.test.X) == data.test.y).mean()),

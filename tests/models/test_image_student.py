@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from torch import nn
 
 from pate import ABSTAIN, InvalidInputError
@@ -17,6 +18,7 @@ from pate.models.students import ImageStudent, fit_student, make_student, uses_u
 from pate.models.students._fit import try_student
 from pate.models.students._image import read_targets
 from pate.models.students._image_training import _CHANGES, Training
+from pate.representations.images import Pixels
 
 QUICK = {"epochs": 6, "batch_size": 16, "random_state": 0, "device": "cpu", "precision": "float32"}
 
@@ -111,6 +113,62 @@ def test_flat_rows_and_images_are_the_same_thing():
     flat = ImageStudent(**QUICK | {"epochs": 2}).fit(IMAGES.reshape(96, 64), TRUTH)
     assert same(flat, ImageStudent((1, 8, 8), **QUICK | {"epochs": 2}).fit(IMAGES[:, None], TRUTH))
     np.testing.assert_array_equal(flat.predict_proba(IMAGES), flat.predict_proba(IMAGES.reshape(96, 64)))
+
+
+# Few answers ---------------------------------------------------------------------------------------------------
+
+
+def few_answers(truth, n, n_wrong, seed=0):
+    """Labels of ``n`` rows drawn at random, of which the first ``n_wrong`` are wrong."""
+    asked = np.random.default_rng(seed).choice(len(truth), n, replace=False)
+    labels = np.full(len(truth), ABSTAIN)
+    labels[asked] = truth[asked]
+    labels[asked[:n_wrong]] = (truth[asked[:n_wrong]] + 1) % (truth.max() + 1)
+    return labels, asked
+
+
+DIGITS = load_digits()
+ROWS, DIGIT = (DIGITS.data / 16).astype(np.float32), DIGITS.target
+FEW = QUICK | {"epochs": 8, "batch_size": 32, "network": "mlp", "augmentation": 0, "erase": 0, "average_views": False}
+
+
+def test_few_answers_reach_all_images_and_outvote_wrong_ones():
+    labels, asked = few_answers(DIGIT[:1200], 60, 6)
+    student = ImageStudent(**FEW, spread_over=Pixels()).fit(ROWS[:1200], labels)
+    accuracy = np.mean(student.predict(ROWS[1200:]) == DIGIT[1200:])
+    assert accuracy > 0.8
+    assert np.mean(student.spread_labels_ == DIGIT[:1200]) > 0.9
+    assert np.mean(student.spread_labels_[asked[:6]] == DIGIT[asked[:6]]) >= 0.5
+    alone = ImageStudent(**FEW, spread_over=None).fit(ROWS[:1200], labels)
+    assert alone.spread_labels_ is None
+    assert np.mean(alone.predict(ROWS[1200:]) == DIGIT[1200:]) < accuracy - 0.1
+    # A class that was never answered reaches no image.
+    others = np.where(labels == 4, ABSTAIN, labels)
+    assert 4 not in ImageStudent(**FEW | {"epochs": 1}, spread_over=Pixels()).fit(ROWS[:1200], others).spread_labels_
+
+
+def test_by_default_they_are_spread_in_what_a_network_sees(monkeypatch):
+    monkeypatch.setattr("pate.models.students._image._SHOWN", (2, 2, 1))
+    labels, _ = few_answers(DIGIT[:1000], 60, 0)
+    student = ImageStudent(**FEW | {"epochs": 1}).fit(ROWS[:1000], labels)
+    assert np.mean(student.spread_labels_ == DIGIT[:1000]) > 0.7
+    # The same seed gives the same student, and an answer of weight 0 is none.
+    wrong, weights = np.where(labels == ABSTAIN, 0, labels), (labels != ABSTAIN).astype(float)
+    assert same(student, ImageStudent(**FEW | {"epochs": 1}).fit(ROWS[:1000], wrong, weights))
+
+
+@pytest.mark.parametrize(("n_answers", "n_rows"), [(100, 1000), (20, 999)])
+def test_a_tenth_of_the_rows_is_not_few_and_hundreds_of_images_are_not_many(n_answers, n_rows):
+    labels, _ = few_answers(DIGIT[:n_rows], n_answers, 0)
+    student = ImageStudent(**FEW | {"epochs": 1}, spread_over=Pixels()).fit(ROWS[:n_rows], labels)
+    assert student.spread_labels_ is None
+
+
+def test_targets_of_every_row_are_not_spread():
+    p = np.where(np.eye(2)[TRUTH] == 1, 0.9, 0.1)
+    one = ImageStudent(**QUICK | {"epochs": 1}).fit(IMAGES, p)
+    assert one.spread_labels_ is None
+    assert same(one, ImageStudent(**QUICK | {"epochs": 1}, spread_over=None).fit(IMAGES, p))
 
 
 # Starts, networks, names ---------------------------------------------------------------------------------------
@@ -282,6 +340,8 @@ def test_images_are_mirrored_only_when_asked():
         ({"trust": -1}, "trust must be"),
         ({"trust_from": 2}, "trust_from must be"),
         ({"label_error": 1.0}, "label_error must be"),
+        ({"spread_over": "pixels"}, "spread_over must be"),
+        ({"spread_over": 7}, "spread_over must be"),
         ({"augmentation": "strong"}, "augmentation must be"),
         ({"erase": 1.5}, "erase must be"),
         ({"flip": "yes"}, "flip must be True or False"),

@@ -322,4 +322,4 @@ def _quick(student: Any) -> Any:
     """Return the student for a trial; an image student gets one epoch, and stores nothing."""
     if not isinstance(student, ImageStudent):
         return student
-    return clone(student).set_params(epochs=1, seconds=None, checkpoint_dir=None, verbose=False)
+    return clone(student).set_params(epochs=1, seconds=None, spread_over=None, checkpoint_dir=None, verbose=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from pate._core.checks import check_choice, check_int, check_real, shown
@@ -19,8 +19,8 @@ from pate._core.secret import training_seed
 from pate._core.types import FloatArray
 from pate.data import read_numbers
 from pate.exceptions import InvalidInputError, SensitiveValueError
-from pate.models.students._spreading import released_labels
-from pate.representations import private_kind
+from pate.models.students._spreading import released_labels, spread
+from pate.representations import Representation, private_kind
 from pate.votes import ABSTAIN
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def read_targets(y: Any, weights: Any, n_rows: int, label_error: float) -> tuple
         answered = labels != ABSTAIN
         n_classes = max(2, int(labels.max(initial=0)) + 1)
         table = np.full((n_rows, n_classes), 1 / n_classes)
-        table[answered] = label_error / n_classes + (1 - label_error) * np.eye(n_classes)[labels[answered]]
+        table[answered] = probabilities_of(labels[answered], n_classes, label_error)
     if weights is None:
         given = np.ones(n_rows)
     else:
@@ -89,6 +89,11 @@ def read_targets(y: Any, weights: Any, n_rows: int, label_error: float) -> tuple
     if not given.any():
         raise InvalidInputError("y must hold at least one answer of weight > 0, got none. Ask about more public rows.")
     return table, given
+
+
+def probabilities_of(labels: npt.NDArray[Any], n_classes: int, label_error: float) -> FloatArray:
+    """Return the probabilities of labels of which such a share is wrong, shape (n, n_classes)."""
+    return np.asarray(label_error / n_classes + (1 - label_error) * np.eye(n_classes)[labels])
 
 
 def refuse_private(name: str, value: Any) -> None:
@@ -109,6 +114,10 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     weights is the student. After a part of the training its predictions become the prior of the targets: they replace
     uncertain answers, while sure ones stay (self-adaptive targets, after Huang et al. 2020; a mean teacher, after
     Tarvainen and Valpola 2017, which predicts the images without augmentation once an epoch).
+
+    Few answers (fewer than 500, and than a tenth of 1,000 rows or more) are first spread over the graph of nearest
+    neighbours of all public images, seen through a self-supervised network, and the student is trained on the labels
+    that every image then has: answers around a wrong one outvote it (``spread_over``).
 
     All inputs are public, so training is post-processing, and costs no privacy.
 
@@ -141,6 +150,10 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         The share of the training after which ``trust`` applies.
     label_error : float
         The assumed share of wrong labels, where targets are labels and not probabilities.
+    spread_over : "auto", representation or None
+        The public map whose nearest neighbours share a label, where there are few answers; a copy of it is fitted on
+        the images. ``"auto"`` is :class:`~pate.representations.images.SelfSupervised`, 10 epochs for 9,000 images. None
+        trains on the answers alone.
     ema_epochs : float
         Time constant, in epochs, of the moving average of the weights.
     average_views : bool
@@ -166,10 +179,12 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     network_ : nn.Module
         The averaged network, on the CPU, in evaluation mode.
     history_ : list of dict
-        Per epoch: ``loss``; ``agreement`` of the student with the answers released; ``changed``, the share of rows
+        Per epoch: ``loss``; ``agreement`` of the student with the (spread) answers; ``changed``, the share of rows
         whose label it changed; ``trust``, the weight of its predictions.
     targets_ : float array of shape (n_public, n_classes)
         The final targets of every public row, from released answers and the student's predictions.
+    spread_labels_ : int array of shape (n_public,), or None
+        The label of each public image after the answers were spread; None where they were not.
     image_shape_ : (channels, height, width)
     resumed_ : bool
         Whether the fit was resumed from ``checkpoint_dir``.
@@ -207,6 +222,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     trust: float = 2.0
     trust_from: float = 0.4
     label_error: float = 0.05
+    spread_over: Any = "auto"
     ema_epochs: float = 2.0
     average_views: bool = True
     patience: int | None = None
@@ -252,6 +268,10 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         if file is not None:
             check_can_write("checkpoint_dir", file)
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.spread_labels_ = self._spread(images, targets, given, recipe)
+        if self.spread_labels_ is not None:
+            targets = probabilities_of(self.spread_labels_, targets.shape[1], self.label_error)
+            given = np.ones(len(images))
         with own_generator(training_seed(recipe.seed, 0)):
             network = make_network(self.network, self.init, self.image_shape_, targets.shape[1])
         training = Training(network, images, targets, given, recipe, device, file)
@@ -277,6 +297,29 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Return the class indices of images, shape (n,)."""
         return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
+
+    def _spread(
+        self, images: npt.NDArray[np.float32], targets: FloatArray, given: FloatArray, recipe: Recipe
+    ) -> npt.NDArray[np.int64] | None:
+        """Return the label of each image by spreading the answers, or None where there are many."""
+        seen_by, n_answers = self.spread_over, int((given > 0).sum())
+        if seen_by is None or n_answers >= min(_FEW, len(images) / 10) or len(images) < _MANY:
+            return None
+        if isinstance(seen_by, str):
+            from pate.representations.images import SelfSupervised
+
+            seen_by = SelfSupervised(
+                epochs=max(_SHOWN[0], min(_SHOWN[1], _SHOWN[2] // len(images))),
+                image_shape=self.image_shape_,
+                random_state=training_seed(recipe.seed, 3),
+                precision="bf16" if recipe.bf16 else "float32",
+                **{name: getattr(self, name) for name in ("device", "checkpoint_dir", "verbose")},
+            )
+        evidence = np.eye(targets.shape[1])[targets.argmax(axis=1)] * given[:, None]
+        # Classes weigh alike, as a class asked about more often would win the rows between; a single answer, less.
+        evidence /= 1 + evidence.sum(axis=0)
+        rows = clone(seen_by).fit(images).transform(images)
+        return np.asarray(spread(rows, evidence, _NEIGHBOURS, _REACH).argmax(axis=1))
 
     def _last_features(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return the input of the last layer for each image."""
@@ -391,6 +434,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
             seed=training_seed(seed),
         )
         check_real("label_error", self.label_error, low=0, high=1, high_open=True)
+        if not isinstance(self.spread_over, Representation | None):
+            check_choice("spread_over", self.spread_over, ("auto",), remedy="Or None, or one of pate.representations.")
         return recipe, device
 
     def _epochs(self, n_rows: int) -> int:
@@ -415,9 +460,13 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
 _VIEWS = 5
 #: Fewest and most epochs that "auto" takes, and how many steps it would have.
 _EPOCHS, _STEPS = (20, 100), 1400
+#: Answers are spread where they are fewer and images are more: over so many neighbours, and so far (Zhou's alpha).
+_FEW, _MANY, _NEIGHBOURS, _REACH = 500, 1000, 7, 0.99
+#: Fewest and most epochs of the self-supervised network, and how many images it would be shown.
+_SHOWN = (5, 100, 90_000)
 
 
 #: A fit's file in its ``checkpoint_dir``.
 FILE = "student.safetensors"
 #: Settings of a run, not of a student.
-_NOT_SAVED = ("image_shape", "init", "device", "checkpoint_dir", "verbose")
+_NOT_SAVED = ("image_shape", "init", "spread_over", "device", "checkpoint_dir", "verbose")

@@ -92,13 +92,7 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
         evidence = _evidence(y, noisy_counts, n_rows)
         if not evidence.any():
             raise InvalidInputError("y must hold at least one released label, got none. Ask about more public rows.")
-        graph = kneighbors_graph(rows, min(k, n_rows - 1), mode="connectivity")
-        graph = graph.maximum(graph.T)
-        degree = np.asarray(graph.sum(axis=1), dtype=np.float64).ravel()
-        scale = diags(1 / np.sqrt(np.maximum(degree, 1.0)))
-        system = csc_matrix(identity(n_rows) - alpha * (scale @ graph @ scale))
-        spread = splu(system).solve(evidence)
-        self.transduction_ = spread.argmax(axis=1)
+        self.transduction_ = spread(rows, evidence, k, alpha).argmax(axis=1)
         self.classes_ = np.unique(self.transduction_)
         self._nearest = KNeighborsClassifier(min(self.n_votes, n_rows)).fit(rows, self.transduction_)
         return self
@@ -123,6 +117,19 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
             raise InvalidInputError("X must have at least two rows, got n_samples=1: one has no neighbours.")
         validate_data(self, X if is_frame(X) else rows, reset=reset, skip_check_array=True)
         return rows
+
+
+def spread(rows: npt.NDArray[Any], evidence: npt.NDArray[Any], n_neighbors: int, alpha: float) -> npt.NDArray[Any]:
+    """Return what reaches each row of its neighbours' evidence, shape (n_rows, n_classes) (Zhou et al. 2004).
+
+    Shapes: ``rows`` (n_rows, n_features), ``evidence`` (n_rows, n_classes), zeros where there is none.
+    """
+    graph = kneighbors_graph(rows, min(n_neighbors, len(rows) - 1), mode="connectivity")
+    graph = graph.maximum(graph.T)
+    degree = np.asarray(graph.sum(axis=1), dtype=np.float64).ravel()
+    scale = diags(1 / np.sqrt(np.maximum(degree, 1.0)))
+    system = csc_matrix(identity(len(rows)) - alpha * (scale @ graph @ scale))
+    return np.asarray(splu(system).solve(evidence))
 
 
 def released_labels(y: Any, n_rows: int) -> npt.NDArray[Any]:
