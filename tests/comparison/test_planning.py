@@ -124,7 +124,7 @@ def test_the_stored_table_says_what_the_advice_says():
     stored = json.loads((ROOT / "experiments" / "results" / "mechanism_table.json").read_text())
     assert {"created", "commit", "versions", "config"} <= set(stored)
     best = {(r["mechanism"], r["epsilon"]): r["best"] for r in stored["rows"] if r["precision"] == 0.95}
-    design = {"histogram": (24, 85, 298), "confident-gnmax": (23, 83, 295), "gnmax": (16, 59, 209)}
+    design = {"histogram": (24, 85, 298), "confident": (23, 83, 295), "gnmax": (16, 59, 209)}
     for name, figures in design.items():
         for epsilon, figure in zip((0.5, 1.0, 2.0), figures, strict=True):
             row = best[name, epsilon]
@@ -132,7 +132,7 @@ def test_the_stored_table_says_what_the_advice_says():
             makers = {
                 "histogram": lambda r: NoisyHistogram(r["sigma"]).charge(r["queries"]),
                 "gnmax": lambda r: GNMax(r["sigma"]).charge(r["queries"]),
-                "confident-gnmax": lambda r: ConfidentGNMax(r["threshold"], r["sigma_threshold"], r["sigma"]).charge(
+                "confident": lambda r: ConfidentGNMax(r["threshold"], r["sigma_threshold"], r["sigma"]).charge(
                     r["queries"], max(1, round(r["answers"]))
                 ),
             }
