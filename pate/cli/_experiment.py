@@ -94,7 +94,7 @@ def demo(
     out: Path = o.setting("Run folder; a number is appended when it is taken.", o.OUTPUT, default=Path("runs/demo")),
     epsilon: o.Epsilon = 3.0,
     repeats: int = o.setting("Seeds to average over.", o.RUN, default=5),
-    jobs: o.Jobs = o.JOBS,
+    jobs: o.Jobs = 1,  # to start workers takes longer than these teachers do
 ) -> None:
     """Run PATE with teachers on shards, PATE with records, and DP-SGD on scikit-learn's digits; write a report."""
     from pate.comparison.contestants import demo_config

@@ -154,9 +154,12 @@ class RunConfig:
         hidden = ("budget", "dataset", "protocol", "mechanism", "voters", "contestants")
         who = self.who_votes()
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
-        if who == "records":
+        if self.contestants:  # which set the rest themselves
+            said = {name: said[name] for name in ("n_repeats", "n_public", "n_private", "random_state")}
+        elif who == "records":
             del said["select"], said["on_exhausted"]
         plain = {k: v if isinstance(v, str | int | float) else plain_repr(v) for k, v in said.items() if v is not None}
+        if self.contestants:
+            return {"contestants": ", ".join(c.name for c in self.contestants), **plain}
         mechanism = "calibrated to the budget" if self.mechanism is None else str(self.mechanism)
-        names = {"contestants": ", ".join(c.name for c in self.contestants)} if self.contestants else {}
-        return {"voters": who, **plain, "mechanism": mechanism, **names}
+        return {"voters": who, **plain, "mechanism": mechanism}
