@@ -165,7 +165,7 @@ def look_at(site: Path, profile: Path) -> None:
             assert {url.partition(":")[0] for url in seen.requests} <= {"file", "data"}
         first, *_ = browser.look(site / "docs" / "index.html", width=1280, whole=False, ask=copied).said
     page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert first.splitlines() == re.findall(r"^(?:>>>|\.\.\.) (.*)", page, flags=re.MULTILINE)
+    assert first.strip() == re.search(r"```python\n(.*?)```", page, flags=re.DOTALL)[1].strip()
 
 
 @pytest.mark.parametrize(
