@@ -683,15 +683,15 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         job.model(release).save(model)
         paths.append(model)
         answer(f"Wrote {model}, the model: {to_predict(model)}")
+    if options.way != "votes":
+        job.finish()
+    done = {"answered": n_answered, "queries": release.n_queries}
+    say_json({**planned, **done, "statement": release.statement.to_dict(), "files": paths})
     told = job.write_account(options.out) if options.way in ("private", "votes") else None
     if told and not manner.quiet:
         complain(told.text, "yellow")
         if is_interactive() and not manner.json:  # the number is for a terminal alone
             complain(told.quoting, "yellow")
-    if options.way != "votes":
-        job.finish()
-    done = {"answered": n_answered, "queries": release.n_queries}
-    say_json({**planned, **done, "statement": release.statement.to_dict(), "files": paths})
 
 
 def answer_quality(statement: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from pate.comparison.statistics import r2_by_row
 from pate.data import Dataset
 from pate.estimators import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PateError
-from pate.mechanisms import NOT_ASKED, ExactLaw, Mechanism
+from pate.mechanisms import NOT_ASKED, ExactLaw
 from pate.privacy.budget import Budget
 from pate.release.account import account
 from pate.release.statement import counted_elsewhere
@@ -302,7 +302,7 @@ class Task:
 Done = tuple[Cell, FitCost]
 
 
-class _Refused(Exception):
+class _Refused(PateError):
     """The budget buys nothing here; the reason follows from public facts."""
 
 
@@ -446,9 +446,7 @@ def _check_promise(task: Task, statement: PrivacyStatement, took_groups: bool | 
 
 
 def _data_dependent(release: Any, votes: Any, delta: float) -> float | None:
-    """Return the data-dependent epsilon of the labels (**sensitive**); None where the mechanism has no exact law."""
-    mechanism = release.mechanism
-    if not isinstance(mechanism, ExactLaw) or release.counts:
-        return None  # nor has a count of right answers beside them
-    report = account(votes, cast(Mechanism, mechanism), delta=delta, max_answers=release.quote.max_answers)
-    return float(report.data_dependent.reveal().epsilon)
+    """Return the data-dependent epsilon of the labels (**sensitive**); None where the votes alone do not decide it."""
+    if getattr(release, "asked", None) is None or not isinstance(release.mechanism, ExactLaw):
+        return None
+    return float(account(votes, release, delta=delta).data_dependent.reveal().epsilon)

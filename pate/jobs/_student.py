@@ -314,14 +314,17 @@ class LeavesModel:
             Where it stands, and the epsilon, for a terminal alone. None, and no file: no teachers voted, noise on
             counts, for which no epsilon at the votes is lower, or a release that :func:`pate.account` does not price.
         """
-        done = self._learnt
+        done, folder = self._learnt, Path(out).with_name(Path(out).stem + ".private")
+        path = folder / "account.json"
+        path.unlink(missing_ok=True)  # of other labels
         if done is None or done.votes is None or done.release.asked is None:
             return None
         if not isinstance(done.release.mechanism, ExactLaw):
             return None
-        report, folder = account(done.votes, done.release), Path(out).with_name(Path(out).stem + ".private")
-        path = own_folder("out", folder) / "account.json"
-        write_json(path, {**report.to_dict(include_sensitive=True), "uses": dict(USES)}, mode=0o600)
+        own_folder("out", folder)
+        report = account(done.votes, done.release, pld=False)  # seconds, however many queries there are
+        labels = {"mechanism": str(done.release.mechanism), "n_queries": len(done.release.asked.rows)}
+        write_json(path, {**labels, **report.to_dict(include_sensitive=True), "uses": dict(USES)}, mode=0o600)
         epsilon = format_up(report.data_dependent.reveal().epsilon)
         return CuratorMessage(
             f"For the curator alone, never to be published: {path} has what these labels cost at the teachers' votes.",

@@ -380,6 +380,15 @@ class ReleasedLabels:
         return cell(type(self).__name__, line, heads=("row", "label", "status"), rows=rows, more=more)
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Which votes a release was drawn for; all of it is public: positions of rows, teachers, the rows' hashes."""
+
+    rows: IntArray
+    n_teachers: int
+    query_hashes: tuple[str, ...] | None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelRelease(ReleasedLabels):
     """Released labels of public rows, by teachers' votes: a :class:`ReleasedLabels` that also holds the mechanism.
@@ -393,9 +402,9 @@ class LabelRelease(ReleasedLabels):
         For :class:`NoisyHistogram`; NaN rows where not asked.
     counts : tuple of GaussianSum
         Counts of right answers that were charged with these labels, now or by an earlier run of the same request.
-    asked : int64 array or None
-        Positions of the rows that were charged and drawn, all at once, for these labels: what :func:`pate.account`
-        prices at the votes. None where the votes alone do not say what the labels cost: stored answers, sessions, noise
+    asked : Asked or None
+        The rows that were charged and drawn, all at once, for these labels: what :func:`pate.account` prices at the
+        votes. None where the votes alone do not say what the labels cost: stored answers, sessions, noise
         of several sites, budgets per tier, several labels, or a count of right answers beside.
 
     Examples
@@ -411,7 +420,7 @@ class LabelRelease(ReleasedLabels):
     quote: Quote
     noisy_counts: npt.NDArray[np.float64] | None = None
     counts: tuple[GaussianSum, ...] = ()
-    asked: IntArray | None = None
+    asked: Asked | None = None
 
     def decide(self, *, gap: float = 0.0, offsets: Sequence[float] | None = None) -> LabelRelease:
         """Decide again from the released noisy counts: free, since it is post-processing.

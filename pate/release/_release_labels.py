@@ -33,7 +33,7 @@ from pate.privacy.tiers import TierBudgets, as_budget
 from pate.privacy.words import Guarantee
 from pate.records import TierFacts
 from pate.release._ballot_session import PaidCounts
-from pate.release._labels import LabelRelease
+from pate.release._labels import Asked, LabelRelease
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import check_release_stated, make_statement
 from pate.release._stored import stored_rounds_of, weaknesses
@@ -250,7 +250,7 @@ def released(
     statement = make_statement(votes, mechanism, price, terms, questions.sources(release), units=units)
     made = questions.answered(draw, asked, price, statement, asked_for)
     if of_tiers is None and not asked_for and not questions.known and isinstance(votes, Votes):
-        made = replace(made, asked=asked)
+        made = replace(made, asked=Asked(asked, votes.n_teachers, votes.query_hashes))
     return made, None if counts is None else PaidCounts(counts, terms, data)
 
 

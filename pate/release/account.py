@@ -166,7 +166,7 @@ def account(
         Votes that may be something else, a delta outside (0, 1), a ``pld`` that is none of True, False, "auto", or
         ``sanitise`` that is something else, without a ledger that has a total, with another mechanism, or for
         teachers who abstain. A release by records or DP-SGD, which have no votes of teachers, or whose ``asked`` is
-        None; votes of another number of queries, or of other classes, than the release's.
+        None; votes on other queries, of other classes or by another number of teachers than the release's.
     BudgetExceededError
         The ledger cannot pay for the sanitised number.
 
@@ -250,13 +250,15 @@ def _check_release(release: ReleasedLabels, max_answers: int | None) -> LabelRel
 
 def _asked_by(release: LabelRelease, votes: Votes) -> Votes:
     """Return the votes that the release was drawn for."""
-    if (votes.n_queries, votes.classes) != (release.n_queries, release.classes):
+    asked = release.asked
+    assert asked is not None
+    theirs = (release.n_queries, release.classes, asked.n_teachers, asked.query_hashes)
+    if (votes.n_queries, votes.classes, votes.n_teachers, votes.query_hashes) != theirs:
         raise InvalidInputError(
-            f"votes must be those of the release, on {release.n_queries} queries of {len(release.classes)} classes, "
-            f"got {votes!r}."
+            f"votes must be those of the release, on {release.n_queries} queries of {len(release.classes)} classes by "
+            f"{asked.n_teachers} teachers, in their order, got {votes!r}."
         )
-    assert release.asked is not None
-    return votes.take(release.asked)
+    return votes.take(asked.rows)
 
 
 def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) -> dict[str, Guarantee]:

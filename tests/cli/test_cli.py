@@ -412,6 +412,13 @@ def test_the_demo_shows_teachers_records_and_dpsgd_beside_no_privacy(tmp_path):
 
 
 @pytest.mark.long
+def test_the_demo_at_an_epsilon_that_buys_nothing_says_so(tmp_path):
+    done = pate("demo", "--repeats", 1, "--epsilon", "0.005", "--out", tmp_path / "demo")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: budget must buy something of DP-SGD: ")
+
+
+@pytest.mark.long
 def test_the_first_screen_of_the_demo_has_public_images_with_the_labels_that_were_released(tmp_path):
     out = tmp_path / "demo"
     assert pate("demo", "--repeats", 1, "--out", out).returncode == 0

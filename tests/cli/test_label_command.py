@@ -395,6 +395,8 @@ def test_a_person_at_a_terminal_is_shown_the_epsilon(tables, monkeypatch, flag, 
 @pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"teachers": None, "queries": None, "teacher": None, "voters": "records"}])
 def test_where_no_cost_is_lower_at_the_votes_there_is_no_such_file(tables, options):
+    (tables / "labels.private").mkdir()
+    (tables / "labels.private" / "account.json").write_text("of other labels")
     done = run(tables, **options)
     assert done.returncode == 0, done.stderr
     assert "account.json" not in done.stderr

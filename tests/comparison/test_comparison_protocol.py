@@ -22,20 +22,26 @@ from sklearn.tree import DecisionTreeClassifier
 
 from pate import (
     Budget,
+    ConfidentGNMax,
     DPSGDClassifier,
     GNMax,
     HeadTeacherEnsemble,
     PATEClassifier,
     Queries,
     TeacherEnsemble,
+    Votes,
     account,
     load_dataset,
+    open_session,
+    release_labels,
 )
 from pate._core.secret import training_seed
+from pate.comparison._fit import _data_dependent
 from pate.comparison.contract import Contestant, Tuning
 from pate.comparison.run import compare
 from pate.data import Dataset, HeldOutRows, PrivateRows, PublicRows, partition
 from pate.exceptions import InvalidInputError, StudentError
+from pate.release import label_interactively
 from pate.report.result import SensitiveResult
 
 ROOT = Path(__file__).parents[2]
@@ -257,6 +263,16 @@ def test_the_data_dependent_epsilon_is_that_of_the_votes():
     records = compare({"A": PATEClassifier(classes=range(10))}, data, budgets=[budget], n_repeats=1)
     assert records.costs[0].data_dependent_epsilon is None
     assert records.costs[0].labelling_seconds > 0
+
+
+def test_answers_by_offsets_of_earlier_answers_have_no_data_dependent_epsilon():
+    votes = Votes.from_counts(np.random.default_rng(0).multinomial(30, [0.75, 0.15, 0.1], size=40))
+    mechanism = ConfidentGNMax(threshold=24, sigma_threshold=6.0, sigma=4.0)
+    at_once = release_labels(votes, mechanism, budget=Budget(1e3, 1e-5))
+    assert _data_dependent(at_once, votes, 1e-5) > 0
+    with open_session(mechanism, n_queries=40, n_teachers=30, classes=3, budget=Budget(1e3, 1e-5)) as session:
+        in_rounds = label_interactively(session, votes, lambda labels: np.full((40, 3), 1 / 3), n_rounds=2)
+    assert _data_dependent(in_rounds, votes, 1e-5) is None
 
 
 # --- side by side ------------------------------------------------------------------------------------------------

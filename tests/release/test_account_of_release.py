@@ -173,6 +173,9 @@ def test_other_votes_and_terms_of_its_own_are_refused():
     release = release_labels(votes, GNMax(5.0), budget=RICH)
     refused(votes.take(range(9)), release, "on 40 queries of 3 classes")
     refused(Votes.from_counts(COUNTS, classes=list("abc")), release, "must be those of the release")
+    refused(Votes.from_counts(7 * COUNTS), release, "by 30 teachers")
+    hashed = [replace(votes, query_hashes=hash_queries(rows)) for rows in (COUNTS, COUNTS[::-1])]
+    refused(hashed[1], release_labels(hashed[0], GNMax(5.0), budget=RICH), "in their order")
     refused(votes, release, "max_answers must be None with a release", max_answers=3)
     with pytest.raises(InvalidInputError, match="delta must be"):
         account(votes, GNMax(5.0))

@@ -32,7 +32,7 @@ from pate.comparison.studies._folders import RunFolder
 from pate.comparison.studies.config import RunConfig, make_dpsgd
 from pate.data import Dataset, encode_dataset, load_dataset
 from pate.estimators import PATEClassifier, Queries
-from pate.exceptions import PateWarning
+from pate.exceptions import InvalidInputError, PateWarning
 from pate.ledger import Ledger
 from pate.mechanisms import NOT_ASKED, LNMax, Mechanism
 from pate.models.recipes import Recipe, RecordsPlan
@@ -358,6 +358,8 @@ def run_experiment(
             _tell(rows[-1], config, repeat, show=verbose)
         for task in tasks[1:]:
             ((cell, cost),) = fit_tasks([task], data)
+            if cell.refused:
+                raise InvalidInputError(f"budget must buy something of {cell.contestant}: {cell.refused}")
             rows.append(cell.row())
             seconds.append(Seconds(name=cell.contestant, seconds=cost.seconds, seed=seed))
             _tell(rows[-1], config, repeat, show=verbose)
