@@ -322,7 +322,7 @@ class LeavesModel:
         if not isinstance(done.release.mechanism, ExactLaw):
             return None
         own_folder("out", folder)
-        report = account(done.votes, done.release, pld=False)  # seconds, however many queries there are
+        report = account(done.votes, done.release)
         labels = {"mechanism": str(done.release.mechanism), "n_queries": len(done.release.asked.rows)}
         write_json(path, {**labels, **report.to_dict(include_sensitive=True), "uses": dict(USES)}, mode=0o600)
         epsilon = format_up(report.data_dependent.reveal().epsilon)
